@@ -25,6 +25,7 @@ from gateway.current_workspaces import CurrentWorkspaces
 from gateway.names.request_resolver import RequestResolver
 from gateway.plan_decoding import decode_plan
 from gateway.requests import read_request
+from gateway.storage import make_workspace_reads
 from gateway.tables.own_statements import OwnStatements
 from lodge.embedded_spark import embedded_spark
 from lodge.logs import set_up_logs
@@ -100,7 +101,7 @@ def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
     The query is ``select 1``.
     """
     select_1 = percentile(run_statements([direct], 3.0), 0.5)
-    current = CurrentWorkspaces(workspaces)
+    current = CurrentWorkspaces(workspaces, make_workspace_reads())
     own = OwnStatements.__new__(OwnStatements)  # an ordinary statement uses none of its attributes
     resolution = RequestResolver(current)
     for size, text in ((1_000, "1 kB"), (100_000, "100 kB")):

@@ -1,5 +1,6 @@
 """The workspaces in the current configuration."""
 
+from gateway.pools import Pool
 from workspace.workspaces import Workspaces
 
 
@@ -11,10 +12,13 @@ class CurrentWorkspaces:
 
     Args:
         workspaces: The workspaces when the replica starts.
+        reads: See below.
 
     Attributes:
         now: The workspaces since the last reload.
+        reads: The pool for calls that read files of workspaces, for example to resolve the names in a plan.
     """
 
-    def __init__(self, workspaces: Workspaces) -> None:
+    def __init__(self, workspaces: Workspaces, reads: Pool) -> None:
         self.now = workspaces
+        self.reads = reads

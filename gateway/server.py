@@ -70,7 +70,7 @@ class Gateway:
         self._admission = Admission(config.admission, self._metrics.count_limit, self._metrics.count_request)
         self._is_serving = False
         self._operations = Operations(config.detached_timeout_seconds)
-        self._workspaces = CurrentWorkspaces(config.workspaces)
+        self._workspaces = CurrentWorkspaces(config.workspaces, self._storage.workspace_reads)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> Addresses:
@@ -108,7 +108,7 @@ class Gateway:
             # home, or the move sees the lease of this replica.
             await self._read_roots()
         except OSError:
-            await self._storage.run(self._storage.leases.delete, self._replica)
+            await self._storage.run_lease(self._storage.leases.delete, self._replica)
             raise
         self._statements = statements = OwnStatements(
             replica=self._replica,
@@ -195,14 +195,14 @@ class Gateway:
             RootError: If the new root cannot be used. In this case, nothing changes.
             OSError: If the storage fails. In this case, nothing changes.
         """
-        await self._storage.run(self._storage.locations.set_current_root, workspaces.temporary.storage_path)
+        await self._storage.run_location(self._storage.locations.set_current_root, workspaces.temporary.storage_path)
         self._workspaces.now = workspaces.with_former_roots(self._workspaces.now.temporary_roots)
         if authentication is not None:
             await self._authenticator.replace(authentication)
 
     async def _read_roots(self) -> None:
         """Read the registered roots again, because another replica may have added a root."""
-        roots = await self._storage.run(self._storage.locations.known_roots)
+        roots = await self._storage.run_location(self._storage.locations.known_roots)
         self._workspaces.now = self._workspaces.now.with_former_roots(roots)
 
     async def _reload_credentials(self) -> None:
@@ -230,7 +230,7 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._sessions.leave_all(end=self._config.backends_end_with_gateway)
         await self._backends.close()
-        self._storage.close()
+        await self._storage.close()
         self._audit.close()
         log.info("gateway_stopped", replica=self._replica)
 

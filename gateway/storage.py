@@ -1,19 +1,34 @@
-"""Non-blocking access to the storage that all replicas share.
+"""Non-blocking access to the storage that all replicas share, and to the files of workspaces.
 
-Functions that read or write session records, leases and session locations block, some of them for a long time. This
-module runs them in bounded executors, so that they never block the event loop. Slow functions have their own threads.
-Leases have their own thread too, so a replica that is deleting many files can still renew its lease.
+Functions that read or write session records, leases, session locations and workspaces block. If a file system or a
+server does not respond, they block for a long time. This module runs them in bounded pools of threads, so that they
+never block the event loop. Calls of different purposes have different pools, so storage that hangs delays only the
+calls that need it:
+
+=====================  ===========================================================  ==========================
+Pool                   Calls                                                        If a call hangs
+=====================  ===========================================================  ==========================
+``records``            reads and changes of session records                         reads are abandoned
+``leases``             reads of leases, and their deletion                          abandoned
+``locations``          changes of session locations that take a short time          waits
+``large-locations``    changes of session locations that depend on their size       waits
+``workspace-reads``    names of tables and files in workspaces                      abandoned
+``workspace-changes``  creation and removal of permanent tables                     waits
+``users``              look-ups of operating system users                           abandoned
+=====================  ===========================================================  ==========================
+
+A client whose call is abandoned receives the error ``LODGE_STORAGE_UNAVAILABLE``. A change is never abandoned, because
+its caller must know its result.
 """
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
-from functools import partial
+from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
 
 import structlog
 
 from gateway.errors import storage_unavailable
+from gateway.pools import Pool
 from workspace.identifiers import RecordName
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
@@ -21,7 +36,12 @@ from workspace.record_changes import update_record
 from workspace.record_store import RecordsUnavailableError, SessionRecords, StoredRecord
 from workspace.records import SessionRecord
 
-_STORAGE_THREADS = 4
+READ_SECONDS = 30.0
+"""How long a client waits for a read of the storage."""
+
+_THREADS = 4
+_READ_THREADS = 16
+_MAX_ABANDONED = 48
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -29,43 +49,82 @@ log = structlog.get_logger(__name__)
 
 
 class Storage:
-    """Session records, leases and session locations, accessed in bounded executors.
+    """Session records, leases, session locations and workspaces, accessed in bounded pools of threads.
 
-    If a call is cancelled, CancelledError is raised only after the function has returned. The caller can then safely
-    undo the effects of the function. All methods raise GatewayError if the storage of records or leases does not
-    respond.
+    If a call of a ``run`` or ``change`` method is cancelled, CancelledError is raised only after the function has
+    returned. The caller can then safely undo the effects of the function. A ``read`` method does not wait for its
+    function for longer than ``READ_SECONDS``, and is cancelled at once.
+
+    All methods raise GatewayError if the storage does not respond.
 
     Args:
         records: The session records.
         leases: The leases of all replicas.
         locations: The session locations.
+
+    Attributes:
+        workspace_reads: The pool for reads of the files in workspaces.
     """
 
     def __init__(self, records: SessionRecords, leases: Leases, locations: SessionLocations) -> None:
         self.records = records
         self.leases = leases
         self.locations = locations
-        self._executor = ThreadPoolExecutor(_STORAGE_THREADS, thread_name_prefix="storage")
-        self._slow_executor = ThreadPoolExecutor(_STORAGE_THREADS, thread_name_prefix="slow-storage")
-        self._lease_executor = ThreadPoolExecutor(1, thread_name_prefix="leases")
+        self._records = _pool("records", _THREADS, "session records", max_abandoned=_THREADS)
+        self._leases = _pool("leases", 1, "leases", max_abandoned=_THREADS)
+        self._locations = _pool("locations", _THREADS, "session locations")
+        self._large_locations = _pool("large-locations", _THREADS, "session locations")
+        self._workspace_changes = _pool("workspace-changes", _THREADS, "workspaces")
+        self._users = _pool("users", _THREADS, "operating system users", max_abandoned=_THREADS)
+        self.workspace_reads = make_workspace_reads()
 
     async def run(
         self, function: Callable[_Parameters, _Result], *args: _Parameters.args, **kwargs: _Parameters.kwargs
     ) -> _Result:
-        """Call a function that blocks for a short time."""
-        return await _run(self._executor, partial(function, *args, **kwargs))
+        """Call a function that changes session records."""
+        return await _convert_errors(self._records.run(function, *args, **kwargs))
+
+    async def read(
+        self, function: Callable[_Parameters, _Result], *args: _Parameters.args, **kwargs: _Parameters.kwargs
+    ) -> _Result:
+        """Call a function that reads session records."""
+        return await _convert_errors(self._records.run_or_abandon(function, *args, **kwargs))
+
+    async def run_location(
+        self, function: Callable[_Parameters, _Result], *args: _Parameters.args, **kwargs: _Parameters.kwargs
+    ) -> _Result:
+        """Call a function that reads or changes session locations, and takes a short time."""
+        return await _convert_errors(self._locations.run(function, *args, **kwargs))
 
     async def run_slow(
         self, function: Callable[_Parameters, _Result], *args: _Parameters.args, **kwargs: _Parameters.kwargs
     ) -> _Result:
-        """Call a function whose run time depends on the size of tables."""
-        return await _run(self._slow_executor, partial(function, *args, **kwargs))
+        """Call a function whose run time depends on the size of tables in session locations."""
+        return await _convert_errors(self._large_locations.run(function, *args, **kwargs))
 
     async def run_lease(
         self, function: Callable[_Parameters, _Result], *args: _Parameters.args, **kwargs: _Parameters.kwargs
     ) -> _Result:
-        """Call a function that reads or changes leases."""
-        return await _run(self._lease_executor, partial(function, *args, **kwargs))
+        """Call a function that reads, renews or deletes leases. It can be abandoned, because it can be repeated."""
+        return await _convert_errors(self._leases.run_or_abandon(function, *args, **kwargs))
+
+    async def read_workspace(
+        self, function: Callable[_Parameters, _Result], *args: _Parameters.args, **kwargs: _Parameters.kwargs
+    ) -> _Result:
+        """Call a function that reads files of a workspace."""
+        return await self.workspace_reads.run_or_abandon(function, *args, **kwargs)
+
+    async def change_workspace(
+        self, function: Callable[_Parameters, _Result], *args: _Parameters.args, **kwargs: _Parameters.kwargs
+    ) -> _Result:
+        """Call a function that creates or removes files of a workspace."""
+        return await self._workspace_changes.run(function, *args, **kwargs)
+
+    async def read_users(
+        self, function: Callable[_Parameters, _Result], *args: _Parameters.args, **kwargs: _Parameters.kwargs
+    ) -> _Result:
+        """Call a function that looks up users of the operating system, which may ask a directory service."""
+        return await self._users.run_or_abandon(function, *args, **kwargs)
 
     async def update(
         self, name: RecordName, change: Callable[[SessionRecord], SessionRecord], *, must_write: bool = False
@@ -73,20 +132,38 @@ class Storage:
         """Change a session record. See :func:`workspace.record_changes.update_record`."""
         return await self.run(update_record, self.records, name, change, must_write=must_write)
 
-    def close(self) -> None:
-        """Wait for running calls to finish, and stop all threads."""
-        for executor in (self._executor, self._slow_executor, self._lease_executor):
-            executor.shutdown()
+    async def close(self) -> None:
+        """Wait for running calls to finish, for a limited time, and stop all threads."""
+        pools = (
+            self._records,
+            self._leases,
+            self._locations,
+            self._large_locations,
+            self._workspace_changes,
+            self._users,
+            self.workspace_reads,
+        )
+        await asyncio.gather(*(pool.close() for pool in pools))
 
 
-async def _run(executor: Executor, call: Callable[[], _Result]) -> _Result:
-    running = asyncio.get_running_loop().run_in_executor(executor, call)
+def make_workspace_reads() -> Pool:
+    """Return the pool for reads of the files in workspaces."""
+    return _pool("workspace-reads", _READ_THREADS, "workspaces", max_abandoned=_MAX_ABANDONED)
+
+
+def _pool(name: str, threads: int, what: str, *, max_abandoned: int = 0) -> Pool:
+    return Pool(
+        name,
+        threads,
+        refusal=lambda: storage_unavailable(what),
+        timeout_seconds=READ_SECONDS,
+        max_abandoned=max_abandoned,
+    )
+
+
+async def _convert_errors(call: Awaitable[_Result]) -> _Result:
     try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        running.exception()
-        raise
+        return await call
     except RecordsUnavailableError as error:
         log.error("storage_unavailable", reason=str(error))
         raise storage_unavailable("session records") from error

@@ -81,7 +81,7 @@ class RequestResolver:
         """
         is_compressed = await _COMPRESSED.matches(request.data) and may_be_compressed(request)
         resolver = await self._get_needed_resolver(request.data, plan, get_resolver, is_needed=is_compressed)
-        if resolver is None or not await asyncio.to_thread(resolver.resolve, plan):
+        if resolver is None or not await self._workspaces.reads.run_or_abandon(resolver.resolve, plan):
             return request
         return await _run_in_thread_if_large(len(request.data), lambda: replace_plan(request, plan))
 
@@ -107,7 +107,7 @@ class RequestResolver:
             len(request), lambda: decode_request(base_pb2.AnalyzePlanRequest, request)
         )
         resolver = await self._get_needed_resolver(request, message, get_resolver, is_needed=is_compressed)
-        if resolver is None or not await asyncio.to_thread(resolver.resolve, message):
+        if resolver is None or not await self._workspaces.reads.run_or_abandon(resolver.resolve, message):
             return request
         return await _run_in_thread_if_large(len(request), message.SerializeToString)
 
@@ -139,7 +139,7 @@ class RequestResolver:
             resolver = await get_resolver()
             if command is not None:
                 _refuse_command(command, resolver)
-            return await asyncio.to_thread(_resolve_parts, plan, resolver) or request
+            return await self._workspaces.reads.run_or_abandon(_resolve_parts, plan, resolver) or request
         except UnreadablePlanError:
             await self._refuse_unreadable(error, get_resolver)
             return request

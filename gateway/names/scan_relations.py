@@ -20,6 +20,7 @@ from pyspark.sql.connect.proto import relations_pb2
 from engine.errors import ScanOptionError
 from engine.scan_source import FORMAT, ScanSource, has_reader, known_schema, selected_directory, supported_suffixes
 from gateway.errors import GatewayError, ParseError, table_not_found
+from gateway.file_systems import file_systems
 from gateway.sql.column_pruning import find_mentioned_names
 from gateway.sql.lexer import Token
 from gateway.sql.name_syntax import quote_name
@@ -112,6 +113,21 @@ def build_scan_relation(
     Raises:
         GatewayError: If the path does not exist, is forbidden or has no reader, or an option is invalid.
     """
+    with file_systems.access(workspace):
+        return _build_scan_relation(
+            workspaces, workspace, path, options=options, mentioned=mentioned, time_zone=time_zone
+        )
+
+
+def _build_scan_relation(
+    workspaces: Workspaces,
+    workspace: Workspace,
+    path: str,
+    *,
+    options: Mapping[str, str],
+    mentioned: frozenset[str] | None,
+    time_zone: str | None,
+) -> relations_pb2.Relation:
     real = _resolve_path(workspaces, workspace, path)
     table = build_permanent_scan(real) if not options and real.is_dir() else None
     if table is not None:

@@ -62,7 +62,7 @@ class RecordUpdates:
     async def read(self, session: Session) -> StoredRecord | None:
         """Return the record of a session. None if the session has ended."""
         with suppress(RecordNotFoundError):
-            stored = await self._storage.run(self._storage.records.read, session.record_name)
+            stored = await self._storage.read(self._storage.records.read, session.record_name)
             if stored.record.session_uuid == session.uuid:
                 return stored
         return None

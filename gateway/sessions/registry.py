@@ -161,7 +161,7 @@ class Sessions:
         if key in self._served or key in self._opening:
             return await self.open(key)
         try:
-            stored = await self._storage.run(self._storage.records.read, _record_name(key))
+            stored = await self._storage.read(self._storage.records.read, _record_name(key))
         except RecordNotFoundError:
             return None
         return None if stored.record.phase is Phase.ENDING else await self.open(key)
@@ -236,7 +236,7 @@ class Sessions:
         owner = await self._find_owner(session.key.principal)
         self.require_lease(session)
         try:
-            return await self._storage.run(self._storage.locations.create, session.uuid, owner)
+            return await self._storage.run_location(self._storage.locations.create, session.uuid, owner)
         except OwnerError as error:
             log.error("location_of_another_owner", location=session.uuid, reason=str(error))
             raise not_impersonated(
@@ -481,7 +481,7 @@ class Sessions:
 
     async def _find_owner(self, principal: Principal) -> Owner | None:
         """Return the OS user of a principal. None without impersonation."""
-        return await self._storage.run(find_owner, principal) if self._impersonation else None
+        return await self._storage.read_users(find_owner, principal) if self._impersonation else None
 
 
 def _record_name(key: SessionKey) -> RecordName:

@@ -18,6 +18,7 @@ from pyspark.sql.connect.proto import relations_pb2
 from pyspark.sql.types import StructType
 
 from gateway.errors import GatewayError
+from gateway.file_systems import file_systems
 from gateway.stored_tables.storage_formats import STORAGE_FORMATS
 from gateway.stored_tables.table_plans import build_scan
 from workspace.files.table_files import has_links
@@ -112,7 +113,7 @@ def build_permanent_scan(path: Path) -> relations_pb2.Relation | None:
 
 def list_permanent_tables(workspace: Workspace) -> Sequence[str]:
     """Return the names of the permanent tables in a workspace."""
-    with suppress(OSError, NotFileBasedError), os.scandir(workspace.root) as entries:
+    with suppress(OSError, NotFileBasedError), file_systems.access(workspace), os.scandir(workspace.root) as entries:
         return sorted(
             entry.name
             for entry in entries

@@ -48,7 +48,7 @@ class DirectoryDeletion:
         if not names:
             return
         try:
-            await self._storage.run(self._move_to_trash, session.uuid, names)
+            await self._storage.run_location(self._move_to_trash, session.uuid, names)
         except (OSError, GatewayError) as error:
             log.warning("temporary_table_files_left", directories=names, reason=str(error))
             return

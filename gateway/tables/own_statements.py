@@ -169,7 +169,8 @@ class OwnStatements:
             return operation
         if await self._tables.complete_published(execution, record):
             record = await self._read_record(session, backend, settings)
-        context = StatementContext(execution, record, PlanResolver(self._workspaces.now, record.tables, settings))
+        names = PlanResolver(self._workspaces.now, record.tables, settings)
+        context = StatementContext(execution, record, names, self._workspaces.reads)
         work: Runner | None
         if relation is not None and statement is not None:
             work = await self._sql.work(statement, SqlStatement(context, relation))

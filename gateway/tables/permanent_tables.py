@@ -21,6 +21,7 @@ from gateway.audit import Audit
 from gateway.authorization.authorization import Authorization, owner_groups
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError, access_denied
+from gateway.file_systems import file_systems
 from gateway.responses import Response, build_row_response
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
@@ -80,11 +81,11 @@ class PermanentTables:
 
     async def exists(self, workspace: Workspace, name: str) -> bool:
         """Return whether a workspace contains an entry with the given name."""
-        return await self._storage.run(is_name_used, workspace, name)
+        return await self._storage.read_workspace(is_name_used, workspace, name)
 
     async def names(self, workspace: Workspace) -> Sequence[str]:
         """Return the names of the permanent tables in a workspace."""
-        return await self._storage.run_slow(list_permanent_tables, workspace)
+        return await self._storage.read_workspace(list_permanent_tables, workspace)
 
     async def create(self, execution: Execution, workspace: Workspace, new: NewTable) -> Response:
         """Create a permanent table.
@@ -126,7 +127,8 @@ class PermanentTables:
             rows = result.observed.get(ROWS_WRITTEN, 0)
             self._sessions.require_lease(session)
             await self._records.change(session, lambda record: _require_pending(record, write))
-            await self._storage.run_slow(self._publish, publication, Path(path), owner_id, owner)
+            file_systems.require_responsive(workspace)
+            await self._storage.change_workspace(self._publish, publication, Path(path), owner_id, owner)
         except BaseException as error:
             if not publication.is_done:
                 await run_to_completion(self._undo(session, write))
@@ -164,7 +166,8 @@ class PermanentTables:
         Raises:
             GatewayError: If the directory was not created by ``CREATE TABLE``, or the client may not drop the table.
         """
-        await self._storage.run_slow(self._drop, execution, workspace, name)
+        file_systems.require_responsive(workspace)
+        await self._storage.change_workspace(self._drop, execution, workspace, name)
         log.info("table_dropped", table=name, workspace=workspace.name)
         return table_dropped(name)
 

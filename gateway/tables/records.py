@@ -31,7 +31,7 @@ class TableRecords:
             GatewayError: If the session has ended, or the storage fails.
         """
         try:
-            stored = await self._storage.run(self._storage.records.read, session.record_name)
+            stored = await self._storage.read(self._storage.records.read, session.record_name)
         except RecordNotFoundError as error:
             raise session_closed(session.key.client_session_id) from error
         if stored.record.session_uuid != session.uuid or stored.record.phase is Phase.ENDING:
@@ -46,7 +46,7 @@ class TableRecords:
         Raises:
             GatewayError: If the storage fails.
         """
-        records = await self._storage.run(self._storage.records.list)
+        records = await self._storage.read(self._storage.records.list)
         return [stored.record for stored in records if stored.record.principal == principal]
 
     async def change(self, session: Session, change: Callable[[SessionRecord], SessionRecord]) -> SessionRecord:

@@ -1,6 +1,5 @@
 """The data that the gateway needs to classify and execute a statement."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from gateway.backend_session import BackendSession
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.targets import Target, TargetKind, find_temporary_table, parse_target, schema_not_found
 from gateway.operations import Operation
+from gateway.pools import Pool
 from gateway.session_settings import SessionSettings
 from gateway.sessions.session import Session
 from workspace.records import SessionRecord, TemporaryTable
@@ -44,11 +44,13 @@ class StatementContext:
         execution: The session, operation, backend and settings of the statement.
         record: The session record.
         names: The resolver for names in the session.
+        workspace_reads: The pool for reads of the files in workspaces.
     """
 
     execution: Execution
     record: SessionRecord
     names: PlanResolver
+    workspace_reads: Pool
 
     @property
     def backend(self) -> BackendSession:
@@ -93,5 +95,5 @@ class StatementContext:
             GatewayError: If a name cannot be resolved.
         """
         plan = base_pb2.Plan(root=relation)
-        await asyncio.to_thread(self.names.resolve, plan)
+        await self.workspace_reads.run_or_abandon(self.names.resolve, plan)
         return plan.root

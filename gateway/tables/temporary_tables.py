@@ -27,6 +27,7 @@ from pyspark.sql.types import StructType
 
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import BackendError, GatewayError, table_not_found
+from gateway.file_systems import file_systems
 from gateway.responses import Response
 from gateway.sessions.session import Session
 from gateway.sql.name_syntax import qualify_with_session
@@ -281,7 +282,7 @@ class TemporaryTables:
 
     async def _check_name(self, session: Session, name: str) -> None:
         """Check that a name is unused and that the principal can have one more table."""
-        if await self._storage.run(_is_taken, self._workspaces.now.temporary, name):
+        if await self._storage.read_workspace(_is_taken, self._workspaces.now.temporary, name):
             raise self.already_exists(name)
         if self._quotas.has_principal_tables and find_table(await self._records.read(session), name) is not None:
             raise self.already_exists(name)
@@ -329,5 +330,6 @@ def _is_taken(workspace: Workspace, name: str) -> bool:
     """Return whether a name exists in a workspace, ignoring case."""
     if "/" in name or not workspace.is_file_based:
         return False
-    found = (comparable_name(entry.name) for entry in workspace.root.iterdir())
-    return os.path.lexists(workspace.root / name) or comparable_name(name) in found
+    with file_systems.access(workspace):
+        found = (comparable_name(entry.name) for entry in workspace.root.iterdir())
+        return os.path.lexists(workspace.root / name) or comparable_name(name) in found

@@ -47,7 +47,7 @@ class ViewSync:
             return [to_spark_path(directory) for directory in found]
 
         relation = build_scan(
-            await self._storage.run(find_directories),
+            await self._storage.run_location(find_directories),
             storage_format=table.storage_format,
             schema=schema,
             options=find_storage_format(table.storage_format, table.name).options(dict(table.options)),

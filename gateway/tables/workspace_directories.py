@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gateway.errors import GatewayError
+from gateway.file_systems import file_systems
 from gateway.stored_tables.table_descriptions import DESCRIPTION_FILE, GLOB, TableDescription
 from gateway.tables.errors import AlreadyExistsError
 from workspace.files.table_files import ForeignFileError, copy_table, make_public, write_public_file
@@ -84,7 +85,10 @@ def is_name_used(workspace: Workspace, name: str) -> bool:
 
     Return False if a table cannot have this name.
     """
-    return workspace.is_file_based and _is_table_name(name) and os.path.lexists(workspace.root / name)
+    if not workspace.is_file_based or not _is_table_name(name):
+        return False
+    with file_systems.access(workspace):
+        return os.path.lexists(workspace.root / name)
 
 
 def check_table_name(workspace: Workspace, name: str) -> None:

@@ -19,7 +19,7 @@ def test_lease_call_runs_while_all_other_threads_are_busy():
         assert await asyncio.wait_for(storage.run_lease(lambda: "renewed"), 5) == "renewed"
         release.set()
         await asyncio.gather(*busy)
-        storage.close()
+        await storage.close()
 
     asyncio.run(run())
 
@@ -41,6 +41,6 @@ def test_cancelled_call_has_ended_when_its_caller_continues():
         with pytest.raises(asyncio.CancelledError):
             await call
         assert done == [True]
-        storage.close()
+        await storage.close()
 
     asyncio.run(run())

@@ -81,7 +81,7 @@ async def unwatching(tmp_path: Path) -> AsyncIterator[Replica]:
     yield Replica(sessions, records, locations, backend)
     await backends.close()
     await server.stop(None)
-    storage.close()
+    await storage.close()
 
 
 @pytest_asyncio.fixture

@@ -102,7 +102,7 @@ async def replica(tmp_path: Path) -> AsyncIterator[Replica]:
     await sessions.leave_all(end=False)
     await backends.close()
     await server.stop(None)
-    storage.close()
+    await storage.close()
 
 
 def new_key() -> SessionKey:

@@ -55,7 +55,7 @@ async def open_sessions(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
     yield open_one
     for backends in opened:
         await backends.close()
-    storage.close()
+    await storage.close()
 
 
 def move(source: Path, target: Path) -> None:

@@ -15,7 +15,8 @@ them for the client.
 Guarantees:
 
 1. Only errors of Python workers are searched for a report, so values in other errors cannot forge one.
-2. The stored details occupy at most 16 MiB. Details over 256 KiB are neither searched nor stored. The client then
+2. The stored details occupy at most 16 MiB. A session with many errors does not displace the details of sessions with
+   fewer. Details over 256 KiB are neither searched nor stored. The client then
    receives a status without an ``errorId``, so it does not request them.
 3. The traceback in the log has at most 64 KiB, and at most 1,000 characters in each line.
 """
@@ -84,7 +85,8 @@ class BackendFailures:
     """Converts backend errors for clients, and stores fetched error details."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[SessionKey, str], bytes] = OrderedDict()
+        self._kept: dict[SessionKey, OrderedDict[str, bytes]] = {}
+        self._bytes_by_session: dict[SessionKey, int] = {}
         self._kept_bytes = 0
 
     async def status(self, error: aio.AioRpcError, call: FailedCall) -> Status:
@@ -95,11 +97,11 @@ class BackendFailures:
             return _without_details(error, words, call)
         info = error_info(trailing)
         metadata: Mapping[str, str] = {} if info is None else info.metadata
-        condition, key = _condition(metadata, words), (call.key, metadata.get("errorId", ""))
+        condition, error_id = _condition(metadata, words), metadata.get("errorId", "")
         report = find_report(words) if condition in _WORKER_CONDITIONS else None
-        if key in self._kept or (report is None and not _may_lack_report(condition, words)):
+        if error_id in self._kept.get(call.key, ()) or (report is None and not _may_lack_report(condition, words)):
             return Status(error.code(), words, forwardable(trailing))
-        details = await self._details(key[1], call)
+        details = await self._details(error_id, call)
         in_details, text = _report_in(details)
         report = in_details or report
         if report is not None:
@@ -108,7 +110,7 @@ class BackendFailures:
         if len(details) > _MAX_DETAILS_BYTES:
             trailing = without_error_id(trailing)
         elif base_pb2.FetchErrorDetailsResponse.FromString(details).errors:
-            self._keep(key, details)
+            self._keep(call.key, error_id, details)
         return Status(error.code(), words, forwardable(trailing))
 
     def take_details(self, key: SessionKey, error_id: str) -> bytes | None:
@@ -117,17 +119,25 @@ class BackendFailures:
         Returns:
             The details. None if the gateway has not fetched the details of this error.
         """
-        details = self._kept.pop((key, error_id), None)
+        details = self._kept.get(key, OrderedDict()).pop(error_id, None)
         if details is not None:
-            self._kept_bytes -= len(details) + _ENTRY_BYTES
+            self._count_bytes(key, -len(details) - _ENTRY_BYTES)
         return details
 
-    def _keep(self, key: tuple[SessionKey, str], details: bytes) -> None:
-        self.take_details(*key)
-        self._kept[key] = details
-        self._kept_bytes += len(details) + _ENTRY_BYTES
+    def _keep(self, key: SessionKey, error_id: str, details: bytes) -> None:
+        """Store error details. If there are too many, drop the oldest of the session that occupies most bytes."""
+        self.take_details(key, error_id)
+        self._kept.setdefault(key, OrderedDict())[error_id] = details
+        self._count_bytes(key, len(details) + _ENTRY_BYTES)
         while self._kept_bytes > _MAX_KEPT_BYTES:
-            self.take_details(*next(iter(self._kept)))
+            largest = max(self._bytes_by_session, key=self._bytes_by_session.__getitem__)
+            self.take_details(largest, next(iter(self._kept[largest])))
+
+    def _count_bytes(self, key: SessionKey, change: int) -> None:
+        self._kept_bytes += change
+        self._bytes_by_session[key] = self._bytes_by_session.get(key, 0) + change
+        if not self._kept[key]:
+            del self._kept[key], self._bytes_by_session[key]
 
     @staticmethod
     async def _details(error_id: str, call: FailedCall) -> bytes:

@@ -363,7 +363,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             message = call.request.decode(base_pb2.CloneSessionRequest)
             await self._statements.copy_to_clone(before, parent, session, message, call.metadata)
         except BaseException:
-            await self._sessions.release_and_end(session, reason="incomplete")
+            await self._sessions.discard(session, reason="incomplete")
             raise
         return response
 

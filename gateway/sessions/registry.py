@@ -169,10 +169,16 @@ class Sessions:
     async def open_clone(self, key: SessionKey, parent: Session) -> Session:
         """Start a session that a backend cloned. The clone uses the backend of its parent.
 
+        If the session cannot be opened, the backend releases the clone.
+
         Raises:
             GatewayError: If the session cannot be opened; see :meth:`open`.
         """
-        return self._served.get(key) or await self._open(key, parent.backend)
+        try:
+            return self._served.get(key) or await self._open(key, parent.backend)
+        except GatewayError:
+            await release_session(Session(key, parent.uuid, parent.backend, parent.lease_epoch))
+            raise
 
     def require_room(self, principal: Principal) -> None:
         """Check that a new session of a principal may start.
@@ -284,6 +290,22 @@ class Sessions:
                     if await self._records.read(session) is None:
                         log.warning("session_lost", reason="another process ended the session")
                         return
+                    await release_session(session)
+                    await self._records.end(session, reason)
+
+    async def discard(self, session: Session, *, reason: str) -> None:
+        """End a session that no client has used yet, also at its backend.
+
+        The backend releases the session even if its record is gone. The process that deleted the record may have
+        released the session before the backend created it.
+
+        Raises:
+            GatewayError: If the lease has lapsed, or the storage does not respond. The replica retries the update
+                later.
+        """
+        with session.log_context():
+            async with self._lock(session.record_name):
+                with self._stop_serving(session, ends=True):
                     await release_session(session)
                     await self._records.end(session, reason)
 

@@ -248,6 +248,17 @@ def test_stored_details_are_bounded_and_the_latest_ones_remain():
     assert 75 < len(found) < 84
 
 
+def test_session_with_many_errors_keeps_the_details_of_others():
+    failures, other, busy = BackendFailures(), *(SessionKey("ann", str(uuid.uuid4())) for _ in range(2))
+    status_of(failures, FakeBackend(e1="ValueError: x"), other)
+    for number in range(200):
+        status_of(failures, FakeBackend(**{f"e{number}": "x" * 200_000}), busy, f"e{number}")
+    assert failures.take_details(busy, "e199")
+    assert failures.take_details(busy, "e0") is None
+    assert b"ValueError: x" in failures.take_details(other, "e1")
+    assert other not in failures._kept
+
+
 def test_details_over_256_kib_are_not_announced_to_the_client():
     failures, key = BackendFailures(), SessionKey("ann", str(uuid.uuid4()))
     status = status_of(failures, FakeBackend(e1="x" * 300_000), key)

@@ -58,7 +58,12 @@ class FaultyRecords(FileSessionRecords):
 class IdleBackend(grpc.GenericRpcHandler):
     """A backend on which no session has a running operation."""
 
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
     def service(self, handler_call_details: Any) -> Any:
+        self.calls.append(handler_call_details.method.rpartition("/")[2])
+
         async def answer(request: bytes, context: Any) -> bytes:
             return b""
 
@@ -70,6 +75,7 @@ class Replica:
     sessions: Sessions
     records: FaultyRecords
     locations: FileSessionLocations
+    backend: IdleBackend
 
     async def lapse(self) -> None:
         """Wait until the lease, which nothing renews here, has lapsed."""
@@ -86,7 +92,8 @@ async def replica(tmp_path: Path) -> AsyncIterator[Replica]:
     records = FaultyRecords(tmp_path)
     storage = Storage(records, FileLeases(tmp_path), locations)
     server = aio.server()
-    server.add_generic_rpc_handlers((IdleBackend(),))
+    backend = IdleBackend()
+    server.add_generic_rpc_handlers((backend,))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     backends = Backends([f"sc://127.0.0.1:{port}"])
@@ -98,7 +105,7 @@ async def replica(tmp_path: Path) -> AsyncIterator[Replica]:
         lease_duration_seconds=LEASE_SECONDS,
     )
     await sessions.renew_lease()
-    yield Replica(sessions, records, locations)
+    yield Replica(sessions, records, locations, backend)
     await sessions.leave_all(end=False)
     await backends.close()
     await server.stop(None)
@@ -250,3 +257,22 @@ async def test_guarantee_6_failed_open_is_undone_unless_the_client_returns(repli
     )
     assert replica.sessions.find(back) is session
     assert replica.records.read(session.record_name).record.holders == {OWN}
+
+
+async def test_discarded_session_is_released_although_its_record_is_gone(replica: Replica) -> None:
+    parent = await replica.sessions.open(new_key())
+    clone = await replica.sessions.open_clone(new_key(), parent)
+    [record] = [each for each in replica.records.list() if each.record.session_uuid == clone.uuid]
+    replica.records.delete(record.record.name, record.version)
+    await replica.sessions.discard(clone, reason="incomplete")
+    assert replica.backend.calls == ["ReleaseSession"]
+    assert replica.sessions.all() == [parent]
+
+
+async def test_clone_that_cannot_be_opened_is_released(replica: Replica) -> None:
+    parent = await replica.sessions.open(new_key())
+    replica.records.is_unavailable = True
+    with pytest.raises(GatewayError, match="LODGE_STORAGE_UNAVAILABLE"):
+        await replica.sessions.open_clone(new_key(), parent)
+    assert replica.backend.calls == ["ReleaseSession"]
+    replica.records.is_unavailable = False

@@ -7,10 +7,10 @@ Guarantees:
 
 1. A release takes bounded time. After a backend fails to answer, no call goes to this backend for ``SILENCE_SECONDS``,
    so releasing a thousand sessions of a dead backend takes as long as releasing a few.
-2. With a token for the backends, the reaper calls only the configured backends. Otherwise, anyone who can write a
-   session record could obtain the token.
-3. A release does not raise exceptions. The reaper ends a session even if its backend fails, and later removes files
+2. A release does not raise exceptions. The reaper ends a session even if its backend fails, and later removes files
    that the backend wrote late.
+3. With a token for the backends, the reaper calls only the configured backends. Otherwise, anyone who can write a
+   session record could obtain the token.
 
 Sources: releasing a session interrupts its operations [spark-connect-server SparkConnectReleaseSessionHandler]; the
 message is ``ReleaseSessionRequest`` of ``base.proto`` [spark-connect-proto], encoded as described in

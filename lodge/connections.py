@@ -2,11 +2,17 @@
 
 from collections.abc import Collection
 
+import structlog
+
 from gateway.connections.backend_credentials import BackendAccess
 from gateway.connections.listener import ConnectionLimits, ServerTls
 from gateway.connections.tls import TlsFiles
 from lodge.settings import ReapSettings, ServeSettings
 from lodge.tls_settings import CERTIFICATE_METHOD
+
+_OTHER_OPEN_FILES = 512
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 def backend_access(settings: ReapSettings, spark_token: str = "") -> BackendAccess:
@@ -25,11 +31,20 @@ def backend_access(settings: ReapSettings, spark_token: str = "") -> BackendAcce
     )
 
 
-def connection_limits(settings: ServeSettings) -> ConnectionLimits:
-    """Return the limits for connections of clients."""
-    age = settings.max_connection_age
+def connection_limits(settings: ServeSettings, open_file_limit: int) -> ConnectionLimits:
+    """Return the limits for connections of clients.
+
+    Args:
+        settings: The settings of ``lodge serve``.
+        open_file_limit: How many files this process may open. Each connection is one of them.
+    """
+    age, connections = settings.max_connection_age, settings.max_connections
+    possible = max(open_file_limit - _OTHER_OPEN_FILES, open_file_limit // 2)
+    if connections > possible:
+        _log.warning("connection_limit_reduced", max_connections=possible, open_file_limit=open_file_limit)
+        connections = possible
     return ConnectionLimits(
-        connections=settings.max_connections,
+        connections=connections,
         streams=settings.max_connection_streams,
         idle_timeout_seconds=settings.connection_idle_timeout.total_seconds(),
         age_seconds=age.total_seconds(),

@@ -45,6 +45,7 @@ from lodge.metrics_endpoint import serve_metrics
 from lodge.reaper_process import reaper_process
 from lodge.settings import ServeSettings
 from lodge.stores import open_stores
+from lodge.tuning import raise_open_file_limit
 from workspace.http_endpoint import HttpEndpoint
 from workspace.identifiers import Principal
 from workspace.root_identities import RootError
@@ -184,7 +185,7 @@ def config_for(
         admins=settings.admins,
         principal_backends={Principal(name): address for name, address in settings.principal_backend.items()},
         backend_access=backend_access(settings, spark_token),
-        connections=connection_limits(settings),
+        connections=connection_limits(settings, raise_open_file_limit()),
         tls=server_tls(settings, methods),
     )
 

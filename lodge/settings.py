@@ -397,6 +397,14 @@ class ServeSettings(ReapSettings):
         "2g", description="The memory of the local Spark server, such as 512m or 4g. Default: 2g."
     )
 
+    @field_validator("backend_token_file")
+    @classmethod
+    def _check_backend_token_file(cls, value: Path | None, settings: ValidationInfo) -> Path | None:
+        known = settings.data.keys() >= {"backend", "principal_backend"}  # otherwise, their own errors are reported
+        if value is not None and known and not (settings.data["backend"] or settings.data["principal_backend"]):
+            raise ValueError("it needs --backend or --principal-backend; the local Spark has a token of its own")
+        return value
+
     @field_validator("tls")
     @classmethod
     def _check_tls(cls, value: TlsSettings | None, settings: ValidationInfo) -> TlsSettings | None:

@@ -1,4 +1,4 @@
-"""Process-wide settings of gRPC and of the garbage collector for ``lodge serve``.
+"""Process-wide settings of gRPC, of the garbage collector and of open files for ``lodge serve``.
 
 A gateway creates millions of short-lived objects and sends many small gRPC messages, while its large set of imported
 modules never changes. The default settings of gRPC and of the garbage collector are not suited for this load. For
@@ -7,6 +7,7 @@ measurements, see ``docs/explanation/gateway-performance.md``.
 
 import gc
 import os
+import resource
 
 _GRPC_VARIABLES = {
     # Use the poller that does not need an additional thread between the socket and the event loop.
@@ -37,3 +38,14 @@ def freeze_loaded_objects() -> None:
     """Exclude all objects that currently exist from garbage collection."""
     gc.collect()
     gc.freeze()
+
+
+def raise_open_file_limit() -> int:
+    """Raise the limit for open files as far as the system permits, and return it.
+
+    Each connection is an open file. The usual limit, 1024, is for programs that use ``select``.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard

@@ -189,7 +189,7 @@ class LodgeProcess:
 
     @property
     def target(self) -> str:
-        return self.address.removeprefix("sc://")
+        return self.address.removeprefix("sc://").partition("/")[0]
 
     def locations(self) -> list[Path]:
         return [path for path in self.root.iterdir() if path.name != ".lodge"]

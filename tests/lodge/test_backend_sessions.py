@@ -4,13 +4,19 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 import structlog
 from pyspark.sql.connect.proto import base_pb2
 
+from gateway.connections.backend_credentials import BackendAccess
 from lodge.backend_sessions import CALL_SECONDS, SILENCE_SECONDS, BackendSessions, release_request
+from tests.gateway.connections.tls_terminator import TlsTerminator
+from tests.identity.certificates import CertificateAuthority
 from tests.records import a_record
 from workspace.records import Phase, SessionRecord
 
@@ -93,3 +99,63 @@ def test_guarantee_2_unreachable_or_invalid_backend_is_logged(backend: str) -> N
         BackendSessions().release(ending_at(backend))
     assert [log["event"] for log in logs] == ["backend_session_not_released"]
     assert logs[0]["backend"] == backend
+
+
+class RecordingBackend(grpc.GenericRpcHandler):
+    """A backend that records the token of each call."""
+
+    def __init__(self) -> None:
+        self.tokens: list[str | bytes | None] = []
+        self.address = ""
+
+    def service(self, handler_call_details: Any) -> Any:
+        self.tokens.append(dict(handler_call_details.invocation_metadata).get("authorization"))
+        return grpc.unary_unary_rpc_method_handler(lambda request, context: b"")
+
+
+@pytest.fixture
+def recording() -> Iterator[RecordingBackend]:
+    backend = RecordingBackend()
+    server = grpc.server(ThreadPoolExecutor(2))
+    server.add_generic_rpc_handlers((backend,))
+    backend.address = f"sc://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    yield backend
+    server.stop(None)
+
+
+def test_release_carries_the_current_token(recording: RecordingBackend, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first")
+    backends = BackendSessions(access=BackendAccess(token), backends=[recording.address])
+    backends.release(ending_at(recording.address))
+    token.write_text("second")
+    backends.release(ending_at(recording.address))
+    token.write_text("")
+    backends.release(ending_at(recording.address))
+    assert recording.tokens == ["Bearer first", "Bearer second", "Bearer second"]
+
+
+def test_guarantee_3_backend_of_a_forged_record_does_not_get_the_token(
+    recording: RecordingBackend, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret")
+    backends = BackendSessions(access=BackendAccess(token), backends=["sc://spark:15002"])
+    with structlog.testing.capture_logs() as logs:
+        backends.release(ending_at(recording.address))
+    assert recording.tokens == []
+    assert [log["event"] for log in logs] == ["backend_session_not_released"]
+    assert "--backend" in logs[0]["reason"]
+    assert "secret" not in str(logs)
+
+
+def test_session_is_released_over_tls(recording: RecordingBackend, tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path)
+    token = tmp_path / "token"
+    token.write_text("secret")
+    with TlsTerminator(recording.address, authority.server()) as terminator:
+        access = BackendAccess(token, ca=authority.certificate)
+        BackendSessions(access=access, backends=[terminator.address]).release(ending_at(terminator.address))
+    assert terminator.uses_only_tls
+    assert recording.tokens == ["Bearer secret"]

@@ -12,7 +12,7 @@ Guarantees:
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,6 +29,9 @@ _CREDENTIAL_KEYS = frozenset({"authorization", "authentication", "proxy-authoriz
 
 Context = Any
 """``grpc.aio.ServicerContext``, for which grpc does not provide type annotations."""
+
+ResponseObserver = Callable[[bytes], None]
+"""A function that reads an encoded response."""
 
 
 def request_metadata(context: Context) -> Metadata:
@@ -99,13 +102,22 @@ async def forward_upload(backend: Backend, method: str, requests: RequestStream,
     return response
 
 
-async def forward_responses(backend: Backend, method: str, request: bytes, context: AdmittedCall) -> None:
+async def forward_responses(
+    backend: Backend, method: str, request: bytes, context: AdmittedCall, observe: ResponseObserver
+) -> None:
     """Forward a call with a single request and a stream of responses.
+
+    Args:
+        backend: The backend of the session.
+        method: The path of the method.
+        request: The request for the backend.
+        context: The call of the client.
+        observe: A function that is called with each response, before the response is sent.
 
     Raises:
         aio.AioRpcError: If the call to the backend fails.
     """
-    await _pass_stream(backend.unary_stream(method)(request, **call_arguments(context)), context)
+    await _pass_stream(backend.unary_stream(method)(request, **call_arguments(context)), context, observe)
 
 
 async def forward_stream(backend: Backend, method: str, requests: RequestStream, context: AdmittedCall) -> None:
@@ -132,7 +144,7 @@ def _raise_error_of(requests: RequestStream) -> Iterator[None]:
         raise requests.error from None
 
 
-async def _pass_stream(call: Any, context: AdmittedCall) -> None:
+async def _pass_stream(call: Any, context: AdmittedCall, observe: ResponseObserver = lambda _: None) -> None:
     responses = context.responses
     try:
         response = await responses.read(call.read)
@@ -140,6 +152,7 @@ async def _pass_stream(call: Any, context: AdmittedCall) -> None:
         while response is not aio.EOF:
             ahead = asyncio.ensure_future(responses.read(call.read)) if responses.may_read_ahead else None
             try:
+                observe(response)
                 await context.write(response)
             except BaseException:
                 if ahead is not None:

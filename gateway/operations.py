@@ -62,6 +62,7 @@ class Operation:
 
     Attributes:
         is_finished: Whether the operation has ended, either with a result or with an error.
+        executes: Whether this replica executes the statement. Otherwise, the operation waits for another replica.
     """
 
     def __init__(self, request: base_pb2.ExecutePlanRequest, server_side_session_id: str = "") -> None:
@@ -75,6 +76,7 @@ class Operation:
         self._error: GatewayError | None = None
         self._is_answered = False
         self.is_finished = False
+        self.executes = True
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._interrupted = False
@@ -92,6 +94,17 @@ class Operation:
             callback()
         else:
             self._task.add_done_callback(lambda _: callback())
+
+    @property
+    def condition(self) -> str:
+        """The condition of the error with which the operation has ended. Empty if it has not failed."""
+        return "" if self._error is None else self._error.condition
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The number of rows and of bytes in the responses."""
+        rows = sum(response.arrow_batch.row_count for response in self._responses)
+        return rows, sum(response.ByteSize() for response in self._responses)
 
     @contextmanager
     def watch(self) -> Iterator[None]:

@@ -23,6 +23,7 @@ from gateway.operations import Operations
 from gateway.service import SparkConnectService
 from gateway.sessions.record_watch import RecordWatch
 from gateway.sessions.registry import Sessions
+from gateway.statement_audit import StatementAudit
 from gateway.storage import Storage
 from gateway.tables.own_statements import OwnStatements
 from workspace.identifiers import ReplicaId
@@ -120,6 +121,11 @@ class Gateway:
             audit=self._audit,
         )
         self._server = self._listener.server
+        self._audited = StatementAudit(
+            self._audit,
+            detached_timeout_seconds=config.detached_timeout_seconds,
+            log_query_text=config.log_query_text,
+        )
         self._service = SparkConnectService(
             authenticator=self._authenticator,
             admission=self._admission,
@@ -128,6 +134,7 @@ class Gateway:
             statements=statements,
             workspaces=self._workspaces,
             paths=PathChecks(self._workspaces, self._audit),
+            audited=self._audited,
         )
         self._server.add_generic_rpc_handlers((self._service,))
         self._health = health.aio.HealthServicer()
@@ -231,6 +238,7 @@ class Gateway:
         await self._sessions.leave_all(end=self._config.backends_end_with_gateway)
         await self._backends.close()
         await self._storage.close()
+        self._audited.close()
         self._audit.close()
         log.info("gateway_stopped", replica=self._replica)
 

@@ -29,6 +29,7 @@ from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.admission.admission import Admission, AdmittedCall
+from gateway.audit import Audit, Caller
 from gateway.authentication.authenticator import Authenticator
 from gateway.authentication.identity import Identity
 from gateway.backend_failures import BackendFailures, FailedCall, without_traceback
@@ -56,6 +57,7 @@ from gateway.requests import Request, SessionKey, index_request
 from gateway.response_releases import ResponseReleases
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
+from gateway.statement_audit import StatementAudit
 from gateway.tables.own_statements import OwnStatements
 from workspace.identifiers import ClientSessionId
 from workspace.record_store import RecordError
@@ -78,6 +80,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         statements: The Lodge statements.
         workspaces: The configured workspaces.
         paths: The check of the paths in requests.
+        audited: The statements whose outcome is recorded in the audit log.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         statements: OwnStatements,
         workspaces: CurrentWorkspaces,
         paths: PathChecks,
+        audited: StatementAudit,
     ) -> None:
         self._authenticator = authenticator
         self._admission = admission
@@ -98,6 +102,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         self._releases = ResponseReleases()
         self._failures = BackendFailures()
         self._statements = statements
+        self._audited = audited
         self._paths = paths
         self._resolution = RequestResolver(workspaces, paths)
         unary: dict[str, Handler] = {
@@ -148,6 +153,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 async with self._admission.admit(context, name, principal) as admitted:
                     request = await self._read_first(name, identity, admitted, failed)
                     _bind_log(request.key, request.operation_id)
+                    Audit.set_caller(_caller(request, context))
                     await admitted.claim(request.key.principal)
                     session = self._sessions.find(request.key) or await self._session(request.key, name)
                     backend = self._sessions.route(request.key) if session is None else session.backend
@@ -251,23 +257,27 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     async def _execute_plan(self, call: "_Call") -> None:
         call.context.start_statement()
         request = call.request
-        try:
-            plan = await decode_plan(request)
-            if plan is not None:
-                await self._paths.check(request.data, [plan])
-                operation = await self._statements.start(call.existing, request, plan, call.metadata)
-                if operation is not None:
-                    operation.on_end(call.context.keep_statement())
-                    await self._send(operation, "", call.context)
-                    return
-                request = await self._resolution.resolve_execution(request, plan, lambda: self._names(call))
-            del plan  # the result can take hours
-        except UnreadablePlanError as error:
-            data = await self._resolution.resolve_deep_plan(
-                request.data, base_pb2.ExecutePlanRequest, error, lambda: self._names(call)
-            )
-            request = request.with_data(data)
-        await forward_responses(call.backend, call.method, request.data, call.context)
+        observed = self._audited.begin(request)
+        with self._audited.follow(observed) as count:
+            try:
+                plan = await decode_plan(request)
+                if plan is not None:
+                    self._audited.describe(observed, plan)
+                    await self._paths.check(request.data, [plan])
+                    operation = await self._statements.start(call.existing, request, plan, call.metadata)
+                    if operation is not None:
+                        operation.on_end(call.context.keep_statement())
+                        self._audited.finish_with(operation, observed)
+                        await self._send(operation, "", call.context)
+                        return
+                    request = await self._resolution.resolve_execution(request, plan, lambda: self._names(call))
+                del plan  # the result can take hours
+            except UnreadablePlanError as error:
+                data = await self._resolution.resolve_deep_plan(
+                    request.data, base_pb2.ExecutePlanRequest, error, lambda: self._names(call)
+                )
+                request = request.with_data(data)
+            await forward_responses(call.backend, call.method, request.data, call.context, count)
 
     async def _names(self, call: "_Call") -> PlanResolver:
         """Return the resolver for the names in a request that contains a plan."""
@@ -298,8 +308,11 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         operation = self._operations.find(call.key, call.request.operation_id)
         if operation is None and call.session is not None:
             operation = await self._statements.follow(call.session, message, call.metadata)
+            if operation is not None:
+                self._audited.finish_with(operation, self._audited.reattach(call.request))
         if operation is None:
-            await forward_responses(call.backend, call.method, call.request.data, call.context)
+            with self._audited.follow(self._audited.reattach(call.request)) as count:
+                await forward_responses(call.backend, call.method, call.request.data, call.context, count)
             return
         await self._send(operation, message.last_response_id, call.context)
 
@@ -319,7 +332,9 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             self._releases.defer(key, call.backend, call.request.data, call_arguments(call.context))
             return answer.SerializeToString()
         self._releases.discard(key, call.backend)
-        return await self._pass_unary(call)
+        response = await self._pass_unary(call)
+        self._audited.release(call.request)
+        return response
 
     async def _interrupt(self, call: "_Call") -> bytes:
         message = call.request.decode(base_pb2.InterruptRequest)
@@ -413,6 +428,19 @@ class _Call:
 
 
 Handler = Callable[[_Call], Awaitable[Any]]
+
+
+def _caller(request: Request, context: Context) -> Caller:
+    """Return the caller of a request, for audit events."""
+    identity, key = request.identity, request.key
+    return Caller(
+        principal=key.principal,
+        groups=() if identity is None else identity.groups,
+        method="" if identity is None else identity.method,
+        peer=context.peer() or "",
+        session=key.client_session_id,
+        operation=request.operation_id,
+    )
 
 
 def _bind_log(key: SessionKey, operation_id: str = "") -> None:

@@ -20,13 +20,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from grpc import StatusCode, aio
+from pyspark.sql.connect.proto import base_pb2
 
 from gateway.audit import SUCCEEDED, Audit, Outcome, Statement
 from gateway.error_status import condition_of
 from gateway.errors import GatewayError
-from gateway.requests import SessionKey
+from gateway.operations import Operation
+from gateway.requests import Request, SessionKey
 from gateway.response_counts import read_counts
-from gateway.statement_contents import MAX_REQUEST_BYTES, read_contents
+from gateway.statement_contents import MAX_REQUEST_BYTES, describe_kind, read_contents
 
 REATTACHED = "reattached"
 """The kind of a statement that was sent to another replica."""
@@ -34,6 +36,7 @@ REATTACHED = "reattached"
 _MAX_DETACHED = 10_000
 _MAX_REMEMBERED = 10_000
 _CANCELED = "OPERATION_CANCELED"
+_ALREADY_EXISTS = "INVALID_HANDLE.OPERATION_ALREADY_EXISTS"
 _RETRIED_CODES = frozenset({StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED})
 _KEEPS_OPERATION = ("INVALID_HANDLE.OPERATION_NOT_FOUND", "INVALID_HANDLE.SESSION_NOT_FOUND")
 """Conditions after which a client sends the statement again under the same operation id."""
@@ -52,6 +55,7 @@ class ObservedStatement:
 
     Attributes:
         fingerprint: A hash of the request. None if the request is too large to hash.
+        is_repeated: Whether the client has sent the same request again.
         has_ended: Whether the end has been recorded.
         streams: The number of streams that follow the operation.
         timer: Ends the observation if no stream follows the operation.
@@ -63,6 +67,7 @@ class ObservedStatement:
         self._read_reattachable: Callable[[], bool] | None = read_reattachable
         self._is_reattachable = False
         self.fingerprint: int | None = None
+        self.is_repeated = False
         self.has_ended = False
         self.streams = 0
         self.timer: asyncio.TimerHandle | None = None
@@ -92,48 +97,71 @@ class StatementAudit:
         self._observed: OrderedDict[OperationKey, ObservedStatement] = OrderedDict()
         self._ended: OrderedDict[OperationKey, None] = OrderedDict()
 
-    def begin(
-        self, key: SessionKey, operation_id: str, request: bytes, read_reattachable: Callable[[], bool]
-    ) -> ObservedStatement:
+    def begin(self, request: Request) -> ObservedStatement | None:
         """Begin to observe the statement of an ``ExecutePlan`` request.
 
-        Args:
-            key: The session.
-            operation_id: The id of the operation. Empty if the backend chooses the id.
-            request: The request of the client.
-            read_reattachable: A function that returns whether the client can reattach to the operation.
-
         Returns:
-            The statement. If the client repeats a request, the statement of the first request.
+            The statement. If the client repeats a request, the statement of the first request. None if there is no
+            audit log.
         """
-        operation_key = (key, operation_id)
-        is_small = len(request) <= MAX_REQUEST_BYTES
-        fingerprint = hash(request) if is_small else None
-        known = self._observed.get(operation_key)
+        if not self._audit.log.is_enabled:
+            return None
+        data, key = request.data, (request.key, request.operation_id)
+        is_small = len(data) <= MAX_REQUEST_BYTES
+        fingerprint = hash(data) if is_small else None
+        known = self._observed.get(key)
         if known is not None:
             if is_small and known.fingerprint == fingerprint:
+                known.is_repeated = True
                 return known
             self._leave(known, "the client used the operation id again")
         statement = Statement(self._audit.caller(), "unknown")
-        observed = ObservedStatement(statement, operation_key, read_reattachable)
+        observed = ObservedStatement(statement, key, lambda: _is_reattachable(request))
         observed.fingerprint = fingerprint
         if is_small:
-            self._audit.log.run(lambda: self._read(statement, request))
-        if operation_id:
-            self._observed[operation_key] = observed
-            self._ended.pop(operation_key, None)
+            self._audit.log.run(lambda: self._read(statement, data))
+        if request.operation_id:
+            self._observed[key] = observed
+            self._ended.pop(key, None)
         return observed
 
-    def reattach(self, key: SessionKey, operation_id: str) -> ObservedStatement | None:
-        """Return the statement to which a client reattaches. None if the end of the statement was recorded."""
-        operation_key = (key, operation_id)
-        if operation_key in self._ended:
+    def describe(self, observed: ObservedStatement | None, plan: base_pb2.Plan) -> None:
+        """Record the kind of the plan of a statement."""
+        if observed is not None:
+            observed.statement.kind = describe_kind(plan)
+
+    def finish_with(self, operation: Operation, observed: ObservedStatement | None) -> None:
+        """Record the outcome of a Lodge statement when its operation ends.
+
+        If another replica executes the statement, that replica records its outcome.
+        """
+        if observed is None or observed.statement.is_own:
+            return
+        statement = observed.statement
+        statement.is_own = True
+
+        def finish() -> None:
+            if operation.executes:
+                statement.rows, statement.response_bytes = operation.size
+                self.finish(observed, _outcome(operation.condition) if operation.condition else SUCCEEDED)
+            else:
+                self._end(observed)
+
+        operation.on_end(finish)
+
+    def reattach(self, request: Request) -> ObservedStatement | None:
+        """Return the statement to which a client reattaches.
+
+        Returns:
+            The statement. None if its end was recorded, or there is no audit log.
+        """
+        key = (request.key, request.operation_id)
+        if key in self._ended or not self._audit.log.is_enabled:
             return None
-        observed = self._observed.get(operation_key)
+        observed = self._observed.get(key)
         if observed is None:
             statement = Statement(self._audit.caller(), REATTACHED)
-            observed = ObservedStatement(statement, operation_key, lambda: True)
-            self._observed[operation_key] = observed
+            observed = self._observed[key] = ObservedStatement(statement, key, lambda: True)
         return observed
 
     @contextmanager
@@ -155,10 +183,10 @@ class StatementAudit:
         try:
             yield lambda response: self._count(observed, response)
         except GatewayError as error:
-            self.finish(observed, _outcome(error.condition))
+            self._fail(observed, error.condition, None)
             raise
         except aio.AioRpcError as error:
-            self._fail(observed, error)
+            self._fail(observed, condition_of(error), error.code())
             raise
         except asyncio.CancelledError:
             if not (observed.has_ended or observed.is_reattachable):
@@ -175,9 +203,9 @@ class StatementAudit:
         if self._end(observed):
             self._audit.statement_finished(observed.statement, outcome)
 
-    def release(self, key: SessionKey, operation_id: str) -> None:
-        """Record that a client has discarded an operation. A running operation is thereby interrupted."""
-        observed = self._observed.get((key, operation_id))
+    def release(self, request: Request) -> None:
+        """Record that a client has discarded an operation. The backend interrupts the operation if it is running."""
+        observed = self._observed.get((request.key, request.operation_id))
         if observed is not None and not observed.statement.is_own:
             self.finish(observed, Outcome("canceled", _CANCELED))
 
@@ -199,15 +227,17 @@ class StatementAudit:
         if counts.is_complete:
             self.finish(observed, SUCCEEDED)
 
-    def _fail(self, observed: ObservedStatement, error: aio.AioRpcError) -> None:
-        condition = condition_of(error)
-        if observed.is_reattachable and not condition and error.code() in _RETRIED_CODES:
+    def _fail(self, observed: ObservedStatement, condition: str, code: StatusCode | None) -> None:
+        """Record the failure of a statement, unless the operation continues or the client sends it again."""
+        if observed.is_repeated and condition == _ALREADY_EXISTS:
+            return
+        if observed.is_reattachable and not condition and code in _RETRIED_CODES:
             return
         if observed.is_reattachable and condition in _KEEPS_OPERATION:
             if observed.statement.kind == REATTACHED:
                 self._end(observed)  # there is no such operation
             return
-        self.finish(observed, _outcome(condition or error.code().name))
+        self.finish(observed, _outcome(condition or (code.name if code else "")))
 
     def _attach(self, observed: ObservedStatement) -> None:
         observed.streams += 1
@@ -217,7 +247,7 @@ class StatementAudit:
 
     def _detach(self, observed: ObservedStatement) -> None:
         observed.streams -= 1
-        if observed.streams or observed.has_ended:
+        if observed.streams or observed.has_ended or observed.statement.is_own:
             return
         if not observed.is_reattachable:  # the stream ended with an unexpected error
             self.finish(observed, Outcome("failed"))
@@ -251,6 +281,11 @@ class StatementAudit:
             if len(self._ended) > _MAX_REMEMBERED:
                 self._ended.popitem(last=False)
         return True
+
+
+def _is_reattachable(request: Request) -> bool:
+    options = request.decode_without_plan().request_options
+    return any(option.reattach_options.reattachable for option in options)
 
 
 def _outcome(condition: str) -> Outcome:

@@ -283,6 +283,7 @@ class OwnStatements:
         """
         lease_seconds = self._config.lease_duration_seconds
         observer = LeaseObserver(lease_seconds)
+        execution.operation.executes = False
         while True:
             record = await self._records.read(execution.session)
             answer = find_answer(record, execution.operation.id)
@@ -297,8 +298,10 @@ class OwnStatements:
             elif table is None:
                 raise statement_lost()
             elif isinstance(change, PendingWrite) and not change.is_published:
+                execution.operation.executes = True
                 return await self._tables.take_over(execution, table, change)
             else:
+                execution.operation.executes = True
                 await self._executor.complete_for(execution, table, change)
 
     async def _is_lost(self, replica: ReplicaId, observer: LeaseObserver) -> bool:

@@ -48,6 +48,7 @@ async def door():
         operations=None,
         statements=None,
         workspaces=None,
+        audited=None,
     )
     server = aio.server()
     server.add_generic_rpc_handlers((service,))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,18 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 from gateway.audit import Audit, Caller
 from gateway.error_status import error_status
 from gateway.errors import GatewayError
-from gateway.requests import SessionKey
+from gateway.operations import Operation
+from gateway.requests import Request, read_request
 from gateway.statement_audit import ObservedStatement, StatementAudit
 from workspace.audit_log import AuditLog
-from workspace.identifiers import ClientSessionId, Principal
 
-KEY = SessionKey(Principal("ada"), ClientSessionId("00000000-0000-4000-8000-000000000001"))
+SESSION = "00000000-0000-4000-8000-000000000001"
 COMPLETE = base_pb2.ExecutePlanResponse(
     session_id="s", result_complete=base_pb2.ExecutePlanResponse.ResultComplete()
 ).SerializeToString()
 CANCELED = GatewayError("OPERATION_CANCELED", "HY008", "canceled")
 SYNTAX_ERROR = GatewayError("PARSE_SYNTAX_ERROR", "42601", "wrong")
+ALREADY_EXISTS = GatewayError("INVALID_HANDLE.OPERATION_ALREADY_EXISTS", "HY000", "exists")
 NOT_FOUND = GatewayError("INVALID_HANDLE.OPERATION_NOT_FOUND", "HY000", "no such operation")
 
 
@@ -34,7 +36,7 @@ class Site:
         Audit.set_caller(Caller("ada", frozenset({"b", "a"}), "jwt", "ipv4:10.0.0.1:4711", "s", "op"))
 
     def begin(self, sql: str = "select * from t", *, operation: str = "op", reattachable: bool = True) -> Any:
-        return self.statements.begin(KEY, operation, request(sql), lambda: reattachable)
+        return self.statements.begin(request(sql, operation, reattachable=reattachable))
 
     def events(self) -> list[dict[str, Any]]:
         self.audit.log.close()
@@ -49,10 +51,12 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path / "audit.log")
 
 
-def request(sql: str) -> bytes:
+def request(sql: str = "select 1", operation: str = "op", *, reattachable: bool = True) -> Request:
     command = commands_pb2.SqlCommand(input=relations_pb2.Relation(sql=relations_pb2.SQL(query=sql)))
     plan = base_pb2.Plan(command=commands_pb2.Command(sql_command=command))
-    return base_pb2.ExecutePlanRequest(session_id="s", plan=plan).SerializeToString()
+    message = base_pb2.ExecutePlanRequest(session_id=SESSION, operation_id=operation, plan=plan)
+    message.request_options.add().reattach_options.reattachable = reattachable
+    return read_request(message.SerializeToString(), "ExecutePlan")
 
 
 def batch(rows: int, start: int | None = None) -> bytes:
@@ -115,10 +119,10 @@ async def test_event_of_a_statement_has_all_fields(site: Site) -> None:
 async def test_reattaching_adds_no_event_and_no_rows(site: Site, reattaches: int) -> None:
     stream(site, site.begin(), batch(3, 0), error=rpc_error(StatusCode.UNAVAILABLE))
     for _ in range(reattaches):
-        stream(site, site.statements.reattach(KEY, "op"), batch(3, 0))
-    stream(site, site.statements.reattach(KEY, "op"), batch(3, 0), batch(1, 3), COMPLETE)
+        stream(site, site.statements.reattach(request()), batch(3, 0))
+    stream(site, site.statements.reattach(request()), batch(3, 0), batch(1, 3), COMPLETE)
     for _ in range(reattaches):
-        stream(site, site.statements.reattach(KEY, "op"), batch(1, 3), COMPLETE)
+        stream(site, site.statements.reattach(request()), batch(1, 3), COMPLETE)
     (event,) = site.events()
     assert (event["event"], event["outcome"], event["rows"]) == ("statement_finished", "succeeded", 4)
 
@@ -162,8 +166,8 @@ async def test_statement_is_left_if_no_client_comes_back(site: Site, error: Base
 
 async def test_discarded_statement_is_canceled(site: Site) -> None:
     stream(site, site.begin(), batch(1), error=asyncio.CancelledError())
-    site.statements.release(KEY, "op")
-    site.statements.release(KEY, "op")
+    site.statements.release(request())
+    site.statements.release(request())
     assert site.outcomes() == [("statement_finished", "canceled", "OPERATION_CANCELED")]
 
 
@@ -171,6 +175,58 @@ async def test_repeated_request_is_one_statement(site: Site) -> None:
     stream(site, site.begin(), error=rpc_error(StatusCode.UNAVAILABLE))
     stream(site, site.begin(), COMPLETE)
     assert site.outcomes() == [("statement_finished", "succeeded", None)]
+
+
+async def test_repeated_request_does_not_end_a_running_statement(site: Site) -> None:
+    with site.statements.follow(site.begin()) as count:
+        stream(site, site.begin(), error=rpc_error(StatusCode.INTERNAL, ALREADY_EXISTS))
+        count(COMPLETE)
+    assert site.outcomes() == [("statement_finished", "succeeded", None)]
+
+
+@pytest.mark.parametrize("error", [None, GatewayError("LODGE_TABLE_EXISTS", "42P07", "exists")])
+async def test_lodge_statement_ends_with_its_operation(site: Site, error: GatewayError | None) -> None:
+    operation = a_running_operation(error)
+    observed = site.begin("create temporary table t as select 1")
+    with site.statements.follow(observed):
+        site.statements.finish_with(operation, observed)
+    await asyncio.sleep(0.1)  # longer than the detached timeout
+    assert site.statements.reattach(request()) is observed
+    await end(operation)
+    (event,) = site.events()
+    assert (event["event"], event["executed_by"], event["tables"]) == ("statement_finished", "lodge", ["t"])
+    assert event.get("condition") == (None if error is None else error.condition)
+    assert (event["rows"], event["bytes"] > 0) == (0, error is None)
+
+
+async def test_operation_that_waits_for_another_replica_has_no_event(site: Site) -> None:
+    operation = a_running_operation(None)
+    operation.executes = False
+    site.statements.finish_with(operation, site.statements.reattach(request()))
+    await end(operation)
+    site.statements.close()
+    assert site.events() == []
+
+
+def a_running_operation(error: GatewayError | None) -> Operation:
+    message = base_pb2.ExecutePlanRequest(session_id=SESSION, operation_id="op")
+    message.request_options.add().reattach_options.reattachable = True
+    operation = Operation(message)
+
+    async def run() -> base_pb2.ExecutePlanResponse:
+        await asyncio.sleep(0.2)
+        if error is not None:
+            raise error
+        return base_pb2.ExecutePlanResponse()
+
+    operation.start(run)
+    return operation
+
+
+async def end(operation: Operation) -> None:
+    with suppress(GatewayError):
+        async for _ in operation.responses():
+            pass
 
 
 async def test_operation_id_does_not_hide_another_statement(site: Site) -> None:
@@ -184,14 +240,14 @@ async def test_operation_id_does_not_hide_another_statement(site: Site) -> None:
 
 
 async def test_statement_of_another_replica_is_recorded_as_reattached(site: Site) -> None:
-    stream(site, site.statements.reattach(KEY, "op"), batch(2, 5), COMPLETE)
+    stream(site, site.statements.reattach(request()), batch(2, 5), COMPLETE)
     (event,) = site.events()
     assert (event["kind"], event["outcome"], event["names_complete"]) == ("reattached", "succeeded", False)
 
 
 async def test_operation_that_does_not_exist_has_no_event(site: Site) -> None:
     for _ in range(3):
-        stream(site, site.statements.reattach(KEY, "op"), error=rpc_error(StatusCode.INTERNAL, NOT_FOUND))
+        stream(site, site.statements.reattach(request()), error=rpc_error(StatusCode.INTERNAL, NOT_FOUND))
     site.statements.close()
     assert site.events() == []
 

@@ -1,0 +1,139 @@
+"""The audit log of a gateway with real clients."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
+from pyspark.sql.connect.session import SparkSession
+
+SECONDS = 60
+
+
+class AuditedLodge:
+    def __init__(self, gateway: Any, path: Path, wait_until: Callable[..., None]) -> None:
+        self.gateway = gateway
+        self._path = path
+        self._wait_until = wait_until
+
+    def events(self, session: SparkSession, event: str = "statement_finished") -> list[dict[str, Any]]:
+        """Return the events of a session in order, without those of the configuration of the client."""
+        lines = (json.loads(line) for line in self._path.read_text().splitlines())
+        return [each for each in lines if each.get("session") == session.session_id and each["event"] == event]
+
+    def wait(self, session: SparkSession, count: int, event: str = "statement_finished") -> list[dict[str, Any]]:
+        self._wait_until(lambda: len(self.events(session, event)) >= count, f"{count} events {event}")
+        return self.events(session, event)
+
+
+@pytest.fixture(scope="module")
+def audited(start_lodge: Any, spark_server: str, tmp_path_factory: Any, wait_until: Any) -> AuditedLodge:
+    path = tmp_path_factory.mktemp("audit") / "audit.log"
+    gateway = start_lodge(f"--audit-log={path}", "--session-idle-timeout=3s", "--log-query-text", backend=spark_server)
+    (gateway.files / "amount.csv").write_text("a,b\n1,2\n3,4\n")
+    return AuditedLodge(gateway, path, wait_until)
+
+
+@pytest.fixture
+def client(audited: AuditedLodge, connect: Any) -> SparkSession:
+    session: SparkSession = connect(audited.gateway, user_id="ada")
+    return session
+
+
+def test_statements_are_recorded(audited: AuditedLodge, client: SparkSession) -> None:
+    client.sql("create temporary table t as select id from range(5)")
+    assert len(client.table("t").collect()) == 5
+    client.range(10_000).collect()
+    client.read.csv(str(audited.gateway.files / "amount.csv")).collect()
+    with pytest.raises(ParseException):
+        client.sql("create temporary table")
+    with pytest.raises(AnalysisException):
+        client.table("missing").collect()
+    create, table, numbers, file, syntax, missing = audited.wait(client, 6)
+    common = {"principal": "ada", "session": client.session_id, "event": "statement_finished"}
+    for event in (create, table, numbers, file, syntax, missing):
+        assert event.items() >= common.items()
+        assert event["replica"].startswith("gateway-")
+        assert event["peer"].startswith("ipv4:127.0.0.1:")
+        assert 0 < event["duration_seconds"] < SECONDS
+        assert "method" not in event
+    assert (create["kind"], create["executed_by"], create["keyword"]) == ("sql_command", "lodge", "CREATE")
+    assert (create["tables"], create["outcome"]) == (["t"], "succeeded")
+    assert create["query_text"].startswith("create temporary table t")
+    assert (table["kind"], table["executed_by"], table["tables"], table["rows"]) == ("query", "backend", ["t"], 5)
+    assert (numbers["rows"], numbers["bytes"] > 10_000) == (10_000, True)
+    assert file["files"] == [str(audited.gateway.files / "amount.csv")]
+    assert (syntax["outcome"], syntax["condition"]) == ("failed", "PARSE_SYNTAX_ERROR")
+    assert (missing["outcome"], missing["condition"]) == ("failed", "TABLE_OR_VIEW_NOT_FOUND")
+
+
+def test_reattached_statement_has_one_event(audited: AuditedLodge, client: SparkSession) -> None:
+    client.range(1).collect()
+    (known,) = audited.wait(client, 1)
+    plan = client.range(50_000)._plan.to_proto(client.client)
+    execute = base_pb2.ExecutePlanRequest(
+        session_id=client.session_id,
+        operation_id="00000000-0000-4000-8000-00000000000a",
+        user_context=base_pb2.UserContext(user_id="ada"),
+        plan=plan,
+    )
+    execute.request_options.add().reattach_options.reattachable = True
+    reattach = base_pb2.ReattachExecuteRequest(
+        session_id=client.session_id, operation_id=execute.operation_id, user_context=execute.user_context
+    )
+    with grpc.insecure_channel(audited.gateway.target) as channel:
+        stub = base_pb2_grpc.SparkConnectServiceStub(channel)
+        first = stub.ExecutePlan(execute, timeout=SECONDS)
+        next(first)
+        first.cancel()
+        for _ in range(3):
+            again = stub.ReattachExecute(reattach, timeout=SECONDS)
+            next(again)
+            again.cancel()
+        for _ in range(2):
+            assert list(stub.ReattachExecute(reattach, timeout=SECONDS))[-1].HasField("result_complete")
+    client.range(1).collect()
+    events = audited.wait(client, 3)
+    assert [event["operation"] == execute.operation_id for event in events] == [False, True, False]
+    assert (events[1]["outcome"], events[1]["rows"], events[1]["kind"]) == ("succeeded", 50_000, "query")
+    assert events[0] == known
+
+
+def test_interrupted_statement_is_canceled(audited: AuditedLodge, client: SparkSession) -> None:
+    client.range(1).collect()
+    execute = base_pb2.ExecutePlanRequest(
+        session_id=client.session_id,
+        operation_id="00000000-0000-4000-8000-00000000000b",
+        user_context=base_pb2.UserContext(user_id="ada"),
+        plan=client.sql("select 1").limit(1)._plan.to_proto(client.client),
+    )
+    slow = "select count(*) from range(1000000000000) where id % 7 = rand()"
+    execute.plan.root.CopyFrom(client.sql(slow).limit(1)._plan.to_proto(client.client).root)
+    with grpc.insecure_channel(audited.gateway.target) as channel:
+        stub = base_pb2_grpc.SparkConnectServiceStub(channel)
+        stream = stub.ExecutePlan(execute, timeout=SECONDS)
+        next(stream)
+        client.interruptAll()
+        with pytest.raises(grpc.RpcError):
+            list(stream)
+    event = next(each for each in audited.wait(client, 2) if each["operation"] == execute.operation_id)
+    assert (event["outcome"], event["condition"]) == ("canceled", "OPERATION_CANCELED")
+
+
+def test_sessions_are_recorded(audited: AuditedLodge, connect: Any) -> None:
+    idle, stopped = connect(audited.gateway, user_id="ada"), connect(audited.gateway, user_id="ada")
+    for session in (idle, stopped):
+        session.range(1).collect()
+        (opened,) = audited.wait(session, 1, "session_opened")
+        assert (opened["principal"], opened["by"], opened["adopted"]) == ("ada", "ada", False)
+    stopped.stop()
+    (closed,) = audited.wait(stopped, 1, "session_closed")
+    assert (closed["reason"], closed["by"]) == ("released by the client", "ada")
+    (expired,) = audited.wait(idle, 1, "session_expired")
+    assert (expired["reason"], expired["by"], expired["principal"]) == ("idle", "gateway", "ada")
+    assert not audited.events(idle, "session_closed")
+    assert not audited.events(stopped, "session_expired")

@@ -42,7 +42,9 @@ def write_every_event(path: Path) -> dict[str, dict[str, Any]]:
     audit.statement_finished(statement, Outcome("failed", "PARSE_SYNTAX_ERROR"))
     audit.statement_left(statement, reason="the gateway stopped")
     audit.access_refused(target="file", name="/f", reason="below the temporary workspace")
-    audit.administrative_act("drop_table", target="t", owner="bob", details=reload_details(["workspace [a]"]))
+    audit.administrative_act(
+        "drop_table", target="t", owner="bob", details={"sessions": 3, **reload_details(["workspace [a]"])}
+    )
     log._lost.add(1)
     audit.access_refused(target="file", name="/f", reason="below the temporary workspace")
     audit.close()

@@ -18,7 +18,7 @@ class AuditedLodge:
     def __init__(self, gateway: Any, path: Path, wait_until: Callable[..., None]) -> None:
         self.gateway = gateway
         self._path = path
-        self._wait_until = wait_until
+        self.wait_until = wait_until
 
     def events(self, session: SparkSession, event: str = "statement_finished") -> list[dict[str, Any]]:
         """Return the events of a session in order, without those of the configuration of the client."""
@@ -26,7 +26,7 @@ class AuditedLodge:
         return [each for each in lines if each.get("session") == session.session_id and each["event"] == event]
 
     def wait(self, session: SparkSession, count: int, event: str = "statement_finished") -> list[dict[str, Any]]:
-        self._wait_until(lambda: len(self.events(session, event)) >= count, f"{count} events {event}")
+        self.wait_until(lambda: len(self.events(session, event)) >= count, f"{count} events {event}")
         return self.events(session, event)
 
 
@@ -104,15 +104,13 @@ def test_reattached_statement_has_one_event(audited: AuditedLodge, client: Spark
 
 
 def test_interrupted_statement_is_canceled(audited: AuditedLodge, client: SparkSession) -> None:
-    client.range(1).collect()
+    slow = client.range(10**12).selectExpr("count(distinct id % 1000)")
     execute = base_pb2.ExecutePlanRequest(
         session_id=client.session_id,
         operation_id="00000000-0000-4000-8000-00000000000b",
         user_context=base_pb2.UserContext(user_id="ada"),
-        plan=client.sql("select 1").limit(1)._plan.to_proto(client.client),
+        plan=slow._plan.to_proto(client.client),
     )
-    slow = "select count(*) from range(1000000000000) where id % 7 = rand()"
-    execute.plan.root.CopyFrom(client.sql(slow).limit(1)._plan.to_proto(client.client).root)
     with grpc.insecure_channel(audited.gateway.target) as channel:
         stub = base_pb2_grpc.SparkConnectServiceStub(channel)
         stream = stub.ExecutePlan(execute, timeout=SECONDS)
@@ -120,16 +118,19 @@ def test_interrupted_statement_is_canceled(audited: AuditedLodge, client: SparkS
         client.interruptAll()
         with pytest.raises(grpc.RpcError):
             list(stream)
-    event = next(each for each in audited.wait(client, 2) if each["operation"] == execute.operation_id)
+
+    def find() -> dict[str, Any] | None:
+        return next((each for each in audited.events(client) if each["operation"] == execute.operation_id), None)
+
+    audited.wait_until(find, "the event of the interrupted statement")
+    event = find()
+    assert event is not None
     assert (event["outcome"], event["condition"]) == ("canceled", "OPERATION_CANCELED")
 
 
 def test_sessions_are_recorded(audited: AuditedLodge, connect: Any) -> None:
-    idle, stopped = connect(audited.gateway, user_id="ada"), connect(audited.gateway, user_id="ada")
-    for session in (idle, stopped):
-        session.range(1).collect()
-        (opened,) = audited.wait(session, 1, "session_opened")
-        assert (opened["principal"], opened["by"], opened["adopted"]) == ("ada", "ada", False)
+    idle = open_session(audited, connect)
+    stopped = open_session(audited, connect)
     stopped.stop()
     (closed,) = audited.wait(stopped, 1, "session_closed")
     assert (closed["reason"], closed["by"]) == ("released by the client", "ada")
@@ -137,3 +138,11 @@ def test_sessions_are_recorded(audited: AuditedLodge, connect: Any) -> None:
     assert (expired["reason"], expired["by"], expired["principal"]) == ("idle", "gateway", "ada")
     assert not audited.events(idle, "session_closed")
     assert not audited.events(stopped, "session_expired")
+
+
+def open_session(audited: AuditedLodge, connect: Any) -> SparkSession:
+    session: SparkSession = connect(audited.gateway, user_id="ada")
+    session.range(1).collect()
+    (opened,) = audited.wait(session, 1, "session_opened")
+    assert (opened["principal"], opened["by"], opened["adopted"]) == ("ada", "ada", False)
+    return session

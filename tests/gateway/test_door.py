@@ -48,6 +48,7 @@ async def door():
         operations=None,
         statements=None,
         workspaces=None,
+        paths=None,
         audited=None,
     )
     server = aio.server()

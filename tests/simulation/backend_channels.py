@@ -41,6 +41,9 @@ class BackendChannels:
     def find(self, record: SessionRecord) -> "BackendChannel | None":
         return self._by_address.get(record.backend)
 
+    async def reload_credentials(self) -> None:
+        """Do nothing: simulated backends need no credentials."""
+
     async def close(self) -> None:
         """Do nothing: the simulation opens no connection."""
 

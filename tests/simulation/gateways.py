@@ -17,6 +17,7 @@ from grpc import aio
 
 from gateway.backends import SERVICE
 from gateway.config import GatewayConfig
+from gateway.connections.listener import Addresses
 from gateway.errors import GatewayError
 from gateway.requests import SessionKey
 from gateway.server import Gateway
@@ -110,9 +111,6 @@ class ModelServer:
     def add_registered_method_handlers(self, name: str, handlers: object) -> None:
         """Do nothing: no client uses the health service."""
 
-    def add_insecure_port(self, address: str) -> int:
-        return 15002
-
     async def start(self) -> None:
         self.is_open = True
 
@@ -155,6 +153,20 @@ class Stores:
     records: ModelSessionRecords
     leases: ModelLeases
     locations: ModelLocations
+
+
+class ModelListener:
+    """Replaces :class:`gateway.connections.listener.Listener`; opens no port."""
+
+    def __init__(self, server: ModelServer) -> None:
+        self.server = server
+
+    async def start(self) -> Addresses:
+        await self.server.start()
+        return Addresses("127.0.0.1:15002", None, uses_tls=False)
+
+    async def reload_certificates(self) -> None:
+        """Do nothing: simulated connections have no certificates."""
 
 
 class _CheckedLeases:

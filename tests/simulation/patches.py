@@ -9,7 +9,6 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -18,6 +17,7 @@ import tenacity.wait
 
 import gateway.server
 from tests.simulation import threads
+from tests.simulation.gateways import ModelListener
 from tests.simulation.invariants import InvariantChecker
 from tests.simulation.schedule import Schedule
 
@@ -59,7 +59,7 @@ def install_model(
             stack.enter_context(mock.patch(f"{target}.{name}", replacement))
         for module in _THREADED_MODULES:
             stack.enter_context(mock.patch(f"{module}.threading", threads.THREADING))
-        stack.enter_context(mock.patch.object(gateway.server, "aio", SimpleNamespace(server=servers)))
+        stack.enter_context(mock.patch.object(gateway.server, "Listener", lambda *_: ModelListener(servers())))
         stack.enter_context(mock.patch.object(gateway.server, "Backends", backend_channels))
         stack.enter_context(mock.patch.object(tenacity.wait, "random", _TenacityRandom(rng)))
         structlog.configure(

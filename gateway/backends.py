@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -122,12 +122,12 @@ class _Channel:
             self._channel = aio.secure_channel(address.target, tls, options=_CHANNEL_OPTIONS)
         else:
             self._channel = aio.insecure_channel(address.target, options=_CHANNEL_OPTIONS)
-        add = _add_metadata if credentials.metadata else _add_nothing
         cache = lru_cache(_CACHED_METHODS)
-        self.unary = cache(add(self._channel.unary_unary, credentials))
-        self.unary_stream = cache(add(self._channel.unary_stream, credentials))
-        self.stream_unary = cache(add(self._channel.stream_unary, credentials))
-        self.stream = cache(add(self._channel.stream_stream, credentials))
+        metadata = partial(credentials.metadata, str(address)) if credentials.has_tokens else None
+        self.unary = cache(add_metadata(self._channel.unary_unary, metadata))
+        self.unary_stream = cache(add_metadata(self._channel.unary_stream, metadata))
+        self.stream_unary = cache(add_metadata(self._channel.stream_unary, metadata))
+        self.stream = cache(add_metadata(self._channel.stream_stream, metadata))
 
     async def close(self, grace_seconds: float | None) -> None:
         await self._channel.close(grace_seconds)
@@ -136,22 +136,25 @@ class _Channel:
 _MakeCallable = Callable[[str], Callable[..., Any]]
 
 
-def _add_nothing(make: _MakeCallable, _: BackendCredentials) -> _MakeCallable:
-    return make
-
-
-def _add_metadata(make: _MakeCallable, credentials: BackendCredentials) -> _MakeCallable:
-    """Return a function whose callables send the metadata of the credentials.
+def add_metadata(make: _MakeCallable, metadata: Callable[[], Metadata] | None) -> _MakeCallable:
+    """Return a function whose callables send further metadata.
 
     An interceptor or call credentials of gRPC would cost an additional task for each call, and gRPC refuses call
     credentials without TLS.
+
+    Args:
+        make: A method of a channel.
+        metadata: A function that returns the current metadata. None if there is none.
     """
+    if metadata is None:
+        return make
+    own = metadata
 
     def make_with_metadata(method: str) -> Callable[..., Any]:
         call = make(method)
 
-        def start(request: Any, *, metadata: Metadata = (), timeout: float | None = None) -> Any:
-            return call(request, metadata=(*metadata, *credentials.metadata), timeout=timeout)
+        def start(*request: Any, metadata: Metadata = (), timeout: float | None = None) -> Any:
+            return call(*request, metadata=(*metadata, *own()), timeout=timeout)
 
         return start
 
@@ -201,7 +204,8 @@ class Backends:
         self._credentials = BackendCredentials(access)
         self._by_address = {address: Backend(address, self._credentials) for address in (*self._shared, *own.values())}
         exposed = [address for address, backend in self._by_address.items() if backend.exposes_token]
-        if self._credentials.metadata and exposed:
+        exposed = [address for address in exposed if self._credentials.metadata(address)]
+        if exposed:
             log.warning("backend_token_exposed", backends=exposed)
 
     def choose(self, session: RecordName, principal: Principal) -> Backend | None:

@@ -94,8 +94,8 @@ class BackendSessions:
         address = BackendAddress.parse(record.backend)
         with self._lock:
             self._credentials.reload()
-            metadata, tls = self._credentials.metadata, self._credentials.channel_credentials
-        if metadata and record.backend not in self._backends:
+        metadata, tls = self._credentials.metadata(str(address)), self._credentials.channel_credentials
+        if metadata and str(address) not in self._backends:
             raise ValueError(
                 f"The backend [{record.backend}] is not configured, so it may not receive the token. Add it with "
                 "--backend or --principal-backend."

@@ -172,9 +172,10 @@ class ReapSettings(BaseSettings):
     )
     backend_token_file: Annotated[Path | None, setting_types.Metavar("FILE")] = Field(
         None,
-        description="A file with the token that Lodge sends to all backends. It is the value of "
-        "spark.connect.authenticate.token of the backends. Lodge reads the file again when it changes. The reaper "
-        "sends the token only to the addresses of --backend and --principal-backend. Default: none.",
+        description="A file with the token that Lodge sends to all backends, or with one line for each backend that "
+        "contains its address and its token. The token is the value of spark.connect.authenticate.token of the "
+        "backend. Lodge reads the file again when it changes. The reaper sends tokens only to the addresses of "
+        "--backend and --principal-backend. Default: none.",
     )
     backend_ca: Annotated[Path | None, setting_types.Metavar("FILE")] = Field(
         None,

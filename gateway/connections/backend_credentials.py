@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import structlog
 
-from gateway.connections.credential_files import CredentialFileError, read_token
+from gateway.connections.credential_files import BackendTokens, CredentialFileError, read_backend_tokens
 from gateway.connections.pem_files import KeyPair, KeyPairFiles, read_authorities
 
 _TOKEN_SETTING = "backend_token_file"  # noqa: S105 - the name of a setting
@@ -25,7 +25,8 @@ class BackendAccess:
     """How Lodge authenticates to its backends, and how it authenticates them.
 
     Attributes:
-        token_file: A file with the token that Lodge sends with every call. None if Lodge sends no token.
+        token_file: A file with the tokens that Lodge sends with every call, in the form of
+            :func:`~gateway.connections.credential_files.read_backend_tokens`. None if Lodge sends no token.
         token: The token itself, for a backend that Lodge has started. Only used without ``token_file``.
         ca: The certificate authorities that sign the certificates of backends. None for those that gRPC trusts.
         certificate: The certificate of Lodge, for backends that require one. None if there is none.
@@ -43,7 +44,7 @@ class BackendAccess:
 class _Contents:
     """The contents of the files of a :class:`BackendAccess`."""
 
-    token: str = field(repr=False)
+    tokens: BackendTokens
     ca: bytes | None
     pair: KeyPair | None
 
@@ -54,12 +55,14 @@ class _Contents:
         Raises:
             CredentialFileError: If a file cannot be used.
         """
-        token = access.token if access.token_file is None else read_token(_TOKEN_SETTING, access.token_file)
+        tokens = BackendTokens(default=access.token)
+        if access.token_file is not None:
+            tokens = read_backend_tokens(_TOKEN_SETTING, access.token_file)
         ca = None if access.ca is None else read_authorities("backend_ca", access.ca)
         pair = None
         if access.certificate is not None and access.key is not None:
             pair = KeyPairFiles(access.certificate, access.key, "backend_certificate", "backend_key").read()
-        return cls(token, ca, pair)
+        return cls(tokens, ca, pair)
 
 
 class BackendCredentials:
@@ -69,7 +72,7 @@ class BackendCredentials:
         access: The configured files.
 
     Attributes:
-        metadata: The metadata to add to every call.
+        has_tokens: Whether at least one backend gets a token.
 
     Raises:
         CredentialFileError: If a file cannot be used.
@@ -79,7 +82,7 @@ class BackendCredentials:
         self._access = access
         self._rejected = ""
         self._contents = _Contents.read(access)
-        self.metadata = _metadata(self._contents.token)
+        self.has_tokens = access.token_file is not None or bool(access.token)
 
     def reload(self) -> bool:
         """Read the files again. If a file cannot be used, the previous contents stay in effect.
@@ -101,16 +104,20 @@ class BackendCredentials:
         if contents == before:
             return False
         self._contents = contents
-        self.metadata = _metadata(contents.token)
         log.info("backend_credentials_reloaded")
         return (contents.ca, contents.pair) != (before.ca, before.pair)
+
+    def metadata(self, backend: str) -> Metadata:
+        """Return the metadata to add to every call of a backend.
+
+        Args:
+            backend: The address of the backend, in canonical form.
+        """
+        token = self._contents.tokens.find(backend)
+        return (("authorization", f"Bearer {token}"),) if token else ()
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
         """Return the credentials of a TLS channel to a backend."""
         contents = self._contents
         chain, key = (None, None) if contents.pair is None else (contents.pair.chain, contents.pair.key)
         return grpc.ssl_channel_credentials(contents.ca, key, chain)
-
-
-def _metadata(token: str) -> Metadata:
-    return (("authorization", f"Bearer {token}"),) if token else ()

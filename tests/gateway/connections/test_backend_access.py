@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest_asyncio
 import structlog
 from grpc import aio
 
-from gateway.backends import SERVICE, Backend, Backends
+from gateway.backends import SERVICE, Backend, Backends, add_metadata
 from gateway.connections.backend_address import BackendAddress, BackendAddressError
 from gateway.connections.backend_credentials import BackendAccess, BackendCredentials
 from gateway.connections.credential_files import CredentialFileError
@@ -140,8 +141,33 @@ async def test_changed_token_is_used_and_bad_token_is_not(fake: FakeBackend, tok
     await backends.close()
 
 
-def test_unusable_token_file_is_refused_at_the_start(token_file: Path) -> None:
-    token_file.write_text(f"{TOKEN} and more")
+async def test_each_backend_gets_only_its_own_token(fake: FakeBackend, token_file: Path) -> None:
+    lines = ("# comment", "", f"{fake.address}/;use_ssl=false own", "sc://other:1 of-another")
+    write(token_file, "\n".join(lines))
+    backends = Backends([fake.address], access=BackendAccess(token_file))
+    await config(only(backends))
+    write(token_file, "sc://other:1 of-another")
+    await backends.reload_credentials()
+    await config(only(backends))
+    assert fake.tokens == ["Bearer own", None]
+    await backends.close()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"{TOKEN} and more",
+        f"{TOKEN}\n{TOKEN}",
+        f"http://h:1 {TOKEN}",
+        f"sc://h:1 {TOKEN}\nsc://h:1/ other",
+        f"sc://h:1 {TOKEN}\nsc://h:2",
+        "# only a comment",
+        "x" * 20_000,
+        "",
+    ],
+)
+def test_unusable_token_file_is_refused_at_the_start(token_file: Path, content: str) -> None:
+    token_file.write_text(content)
     with pytest.raises(CredentialFileError, match=r"\[.*token\] of the setting backend_token_file .* one token") as no:
         Backends((), access=BackendAccess(token_file))
     assert TOKEN not in str(no.value)
@@ -256,9 +282,8 @@ async def test_adding_the_token_costs_little() -> None:
 
     def nothing(request: bytes, metadata: Any = None, timeout: float | None = None) -> None: ...
 
-    from gateway.backends import _add_metadata
-
-    call = _add_metadata(lambda _: nothing, BackendCredentials(BackendAccess(token=TOKEN)))("/method")
+    own = partial(BackendCredentials(BackendAccess(token=TOKEN)).metadata, "sc://127.0.0.1:1")
+    call = add_metadata(lambda _: nothing, own)("/method")
     metadata = tuple((f"key-{number}", "value") for number in range(5))
     best = float("inf")
     for _ in range(5):

@@ -1,5 +1,6 @@
 """The embedded default with a real local Spark; one at a time."""
 
+import json
 import os
 import re
 import signal
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from lodge.embedded_spark import embedded_spark
@@ -40,6 +42,21 @@ def children_of(pid: int) -> set[int]:
     return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
 
 
+def assert_only_lodge_may_connect(log: str, children: set[int]) -> None:
+    """Check guarantee 5 of :mod:`lodge.embedded_spark`."""
+    address = next(json.loads(line)["address"] for line in log.splitlines() if '"embedded_spark_started"' in line)
+    with grpc.insecure_channel(address.removeprefix("sc://")) as channel, pytest.raises(grpc.RpcError) as refused:
+        channel.unary_unary("/spark.connect.SparkConnectService/GetStatus")(b"", timeout=30)
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    environments = [Path(f"/proc/{pid}/environ").read_bytes() for pid in children]
+    tokens = {found[1] for each in environments if (found := re.search(rb"AUTHENTICATE_TOKEN=([^\0]+)", each))}
+    assert len(tokens) == 1
+    token = tokens.pop()
+    assert len(token) >= 32
+    assert token.decode() not in log
+    assert not processes_of(Path(token.decode())), "the token is visible in the list of processes"
+
+
 def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -70,6 +87,7 @@ def test_serve_leaves_nothing_behind_even_when_killed(
     assert answer.stdout == "7\n", answer.stderr
     started = children_of(process.pid)
     assert len(started) == 2, "a Spark and a reaper"
+    assert_only_lodge_may_connect(log.read_text(), started)
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 0, log.read_text()
     assert process.stdout.read() == "", "stdout has only one line"

@@ -40,6 +40,7 @@ READ_SECONDS = 30.0
 """How long a client waits for a read of the storage."""
 
 _THREADS = 4
+_RECORD_THREADS = 16
 _READ_THREADS = 16
 _MAX_ABANDONED = 48
 
@@ -70,7 +71,7 @@ class Storage:
         self.records = records
         self.leases = leases
         self.locations = locations
-        self._records = _pool("records", _THREADS, "session records", max_abandoned=_THREADS)
+        self._records = _pool("records", _RECORD_THREADS, "session records", max_abandoned=_RECORD_THREADS)
         self._leases = _pool("leases", 1, "leases", max_abandoned=_THREADS)
         self._locations = _pool("locations", _THREADS, "session locations")
         self._large_locations = _pool("large-locations", _THREADS, "session locations")

@@ -15,9 +15,12 @@ Guarantees:
    is restarted.
 3. A failure in one session does not affect other sessions. The failed step is retried.
 4. Only one replica adopts a session without holders. The sessions of a lost replica are left to the reaper.
+5. The replicas do not all try to adopt the same session at once. Each waits for a time that depends on its name and on
+   the session, and does nothing if another replica has adopted the session by then.
 """
 
 import asyncio
+import hashlib
 import threading
 from collections.abc import Awaitable, Callable
 
@@ -44,6 +47,7 @@ class RecordWatch:
         records: The session records.
         end_operations: A function that ends all operations of a session.
         adopts: Whether to adopt sessions without holders.
+        adoption_spread_seconds: The maximum time to wait before this replica adopts a session.
     """
 
     def __init__(
@@ -53,12 +57,15 @@ class RecordWatch:
         end_operations: Callable[[Session], Awaitable[object]],
         *,
         adopts: bool = True,
+        adoption_spread_seconds: float = 2.0,
     ) -> None:
         self._adopts = adopts
+        self._adoption_spread_seconds = adoption_spread_seconds
+        self._left: dict[RecordName, record_store.StoredRecord] = {}
         self._sessions = sessions
         self._records = records
         self._end_operations = end_operations
-        self._queue: asyncio.Queue[Session | record_store.StoredRecord] = asyncio.Queue()
+        self._queue: asyncio.Queue[Session | RecordName] = asyncio.Queue()
         self._is_interrupted = False
 
     async def run(self) -> None:
@@ -93,14 +100,20 @@ class RecordWatch:
                 for session in self._sessions.all():
                     if session.record_name not in continuing:
                         self._queue.put_nowait(session)
-                for stored in filter(self._is_left, records):
-                    self._queue.put_nowait(stored)
+                left = {stored.record.name: stored for stored in filter(self._is_left, records)}
+                for name in self._left.keys() - left.keys():
+                    del self._left[name]
+                for stored in left.values():
+                    self._adopt_later(stored)
             case record_store.RecordChanged(stored):
+                if self._is_left(stored):
+                    self._adopt_later(stored)
+                    return
+                self._left.pop(stored.record.name, None)
                 if is_over(stored):
                     self._enqueue_served(stored.record.name)
-                elif self._is_left(stored):
-                    self._queue.put_nowait(stored)
             case record_store.RecordGone(name):
+                self._left.pop(name, None)
                 self._enqueue_served(name)
             case record_store.RecordsUnreachable(reason):
                 if not self._is_interrupted:
@@ -112,6 +125,27 @@ class RecordWatch:
         if session is not None:
             self._queue.put_nowait(session)
 
+    def _adopt_later(self, stored: record_store.StoredRecord) -> None:
+        """Adopt a session without holders, unless another replica adopts it first."""
+        name = stored.record.name
+        is_waiting = name in self._left
+        self._left[name] = stored
+        if is_waiting:
+            return
+        digest = hashlib.sha256(f"{self._sessions.replica} {name}".encode()).digest()
+        share = int.from_bytes(digest[:4], "big") / 2**32
+        loop = asyncio.get_running_loop()
+        loop.call_later(share * self._adoption_spread_seconds, self._queue.put_nowait, name)
+
+    async def _adopt(self, name: RecordName) -> None:
+        stored = self._left.get(name)
+        if stored is not None:
+            await self._sessions.adopt(stored)
+            if self._left.get(name) is stored:
+                del self._left[name]
+            else:
+                self._queue.put_nowait(name)
+
     async def _work(self) -> None:
         while True:
             item = await self._queue.get()
@@ -119,10 +153,10 @@ class RecordWatch:
                 if isinstance(item, Session):
                     await self._end_if_over(item)
                 else:
-                    await self._sessions.adopt(item)
+                    await self._adopt(item)
             except Exception as error:  # noqa: BLE001 - a top loop, see guarantee 3
-                session_uuid = item.uuid if isinstance(item, Session) else item.record.session_uuid
-                log.error("session_not_settled", session=session_uuid, reason=str(error))
+                session = item.uuid if isinstance(item, Session) else item
+                log.error("session_not_settled", session=session, reason=str(error))
                 asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._queue.put_nowait, item)
 
     async def _end_if_over(self, session: Session) -> None:

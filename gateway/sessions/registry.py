@@ -25,8 +25,9 @@ Source: [architecture "Gateway"], [architecture "Session records, leases and the
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
@@ -52,9 +53,10 @@ from workspace.record_store import RecordConflictError, RecordError, RecordNotFo
 from workspace.records import Phase
 from workspace.storage_paths import StoragePath
 
-_CONCURRENT_LEAVES = 16
+_CONCURRENT_UPDATES = 16
 _STOP_SECONDS = 10.0
 
+_Item = TypeVar("_Item")
 log = structlog.get_logger(__name__)
 
 
@@ -86,6 +88,7 @@ class Sessions:
     ) -> None:
         self._audit = Audit() if audit is None else audit
         self._quota = SessionQuota() if quota is None else quota
+        self.replica = replica
         self._storage = storage
         self._backends = backends
         self._idle_timeout_seconds = idle_timeout_seconds
@@ -314,10 +317,12 @@ class Sessions:
 
         If another replica also serves an idle session, the session does not end. This replica only leaves the session.
         """
-        for session in self.all():
-            if session.is_idle(self._idle_timeout_seconds):
-                with session.log_context(), _log_failure():
-                    await self._end_if_idle(session)
+
+        async def end(session: Session) -> None:
+            with session.log_context(), _log_failure():
+                await self._end_if_idle(session)
+
+        await _for_each([each for each in self.all() if each.is_idle(self._idle_timeout_seconds)], end)
 
     async def leave_all(self, *, end: bool) -> None:
         """Leave all sessions and delete the lease, because the replica stops.
@@ -330,22 +335,18 @@ class Sessions:
         if self._settling is not None:
             self._settling.cancel()
             await asyncio.gather(self._settling, return_exceptions=True)
-        slots = asyncio.Semaphore(_CONCURRENT_LEAVES)
 
         async def leave(session: Session) -> None:
-            async with slots:
-                try:
-                    if end:
-                        await self.end(session, reason="gateway stopped")
-                    else:
-                        with self._stop_serving(session):
-                            await self._records.leave(session.record_name, session)
-                except (GatewayError, RecordError) as error:
-                    log.warning("session_left_to_reaper", location=session.uuid, reason=str(error))
+            try:
+                if end:
+                    await self.end(session, reason="gateway stopped")
+                else:
+                    with self._stop_serving(session):
+                        await self._records.leave(session.record_name, session)
+            except (GatewayError, RecordError) as error:
+                log.warning("session_left_to_reaper", location=session.uuid, reason=str(error))
 
-        async with asyncio.TaskGroup() as group:
-            for session in self.all():
-                group.create_task(leave(session))
+        await _for_each(self.all(), leave)
         if self._is_renewing:
             self._is_renewing = False
             self._lease_thread.request_stop()
@@ -378,15 +379,20 @@ class Sessions:
 
         A step that fails is retried with the next renewal of the lease.
         """
-        for session in self._list_fenced():
+
+        async def rejoin(session: Session) -> None:
             with session.log_context(), _log_failure():
                 async with self._lock(session.record_name):
                     await self._rejoin(session)
-        for update in self._pending.all():
+
+        async def apply(update: PendingUpdate) -> None:
             with _log_failure():
                 async with self._lock(update.record):
                     await self._apply(update)
                     self._pending.discard(update)
+
+        await _for_each(self._list_fenced(), rejoin)
+        await _for_each(self._pending.all(), apply)
 
     def _list_fenced(self) -> Sequence[Session]:
         """Return the sessions that this replica has not joined again after a lapse."""
@@ -508,6 +514,19 @@ class Sessions:
 
 def _record_name(key: SessionKey) -> RecordName:
     return record_name(key.principal, key.client_session_id)
+
+
+async def _for_each(items: Iterable[_Item], action: Callable[[_Item], Awaitable[None]]) -> None:
+    """Call an action for each item, for a limited number of items at the same time."""
+    slots = asyncio.Semaphore(_CONCURRENT_UPDATES)
+
+    async def call(item: _Item) -> None:
+        async with slots:
+            await action(item)
+
+    async with asyncio.TaskGroup() as group:
+        for item in items:
+            group.create_task(call(item))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import grpc
 import pytest
@@ -92,12 +93,15 @@ async def replica(unwatching: Replica) -> AsyncIterator[Replica]:
 
 
 @contextlib.asynccontextmanager
-async def watching(replica: Replica) -> AsyncIterator[None]:
+async def watching(replica: Replica, adoption_spread_seconds: float = 0.0) -> AsyncIterator[RecordWatch]:
     async def end_operations(session: Session) -> None:
         replica.operations_ended.append(session)
 
-    task = asyncio.create_task(RecordWatch(replica.sessions, replica.records, end_operations).run())
-    yield
+    watch = RecordWatch(
+        replica.sessions, replica.records, end_operations, adoption_spread_seconds=adoption_spread_seconds
+    )
+    task = asyncio.create_task(watch.run())
+    yield watch
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
@@ -193,6 +197,36 @@ async def test_guarantee_4_one_of_two_replicas_adopts_a_session(replica: Replica
     await replica.sessions.adopt(stored)
     assert replica.sessions.find(session.key) is None
     assert replica.records.read(session.record_name).record.holders == {ReplicaId("r2")}
+
+
+async def test_guarantee_5_replica_leaves_a_session_to_the_one_that_adopts_it_first(unwatching: Replica) -> None:
+    session = await open_session(unwatching)
+    await unwatching.sessions.leave_all(end=False)
+    await unwatching.sessions.renew_lease()
+    async with watching(unwatching, adoption_spread_seconds=1e9) as watch:
+        await until(lambda: session.record_name in watch._left, "the watch sees that nobody serves the session")
+        update_record(unwatching.records, session.record_name, lambda record: add_holder(record, ReplicaId("r2")))
+        await until(lambda: not watch._left, "the watch sees that another replica serves the session")
+        await watch._adopt(session.record_name)
+    assert unwatching.sessions.find(session.key) is None
+    assert unwatching.records.read(session.record_name).record.holders == {ReplicaId("r2")}
+
+
+async def test_guarantee_5_replicas_wait_for_different_times(unwatching: Replica) -> None:
+    session = await open_session(unwatching)
+    stored = update_record(
+        unwatching.records, session.record_name, lambda record: remove_holders(record, record.holders)
+    )
+    delays = []
+    async with watching(unwatching, adoption_spread_seconds=100.0) as watch:
+        loop = asyncio.get_running_loop()
+        for number in range(100):
+            unwatching.sessions.replica = ReplicaId(f"r{number}")
+            watch._left.clear()
+            with mock.patch.object(loop, "call_later", lambda delay, *_: delays.append(delay)):
+                watch._adopt_later(stored)
+    assert 0 <= min(delays) < 10
+    assert 90 < max(delays) <= 100
 
 
 async def test_guarantee_2_failed_watch_is_restarted(unwatching: Replica, monkeypatch: pytest.MonkeyPatch) -> None:

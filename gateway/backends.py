@@ -4,15 +4,14 @@ import asyncio
 import hashlib
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import Any
 
 import structlog
 from grpc import aio
 
 from gateway.connections.backend_address import BackendAddress
-from gateway.connections.backend_credentials import BackendAccess, BackendCredentials, Metadata
+from gateway.connections.backend_channel import BackendChannel
+from gateway.connections.backend_credentials import BackendAccess, BackendCredentials
 from workspace.identifiers import Principal, RecordName
 from workspace.records import SessionRecord
 
@@ -21,23 +20,7 @@ SERVICE = "/spark.connect.SparkConnectService/"
 _CONTROL_METHODS = frozenset(
     SERVICE + name for name in ("FetchErrorDetails", "GetStatus", "Interrupt", "ReleaseExecute", "ReleaseSession")
 )
-_CACHED_METHODS = 64
 _OLD_CHANNEL_SECONDS = 3600.0
-_CHANNEL_OPTIONS = [
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_retries", 0),
-    ("grpc.minimal_stack", 1),
-    # Spark before 4.3 closes a connection with more than one ping in five minutes, or with pings while no call is open.
-    # The timeout also applies to data that the peer does not acknowledge (TCP_USER_TIMEOUT).
-    ("grpc.keepalive_time_ms", 330_000),
-    ("grpc.keepalive_timeout_ms", 60_000),
-    ("grpc.http2.max_pings_without_data", 0),
-]
-
 _NO_ACCESS = BackendAccess()
 
 log = structlog.get_logger(__name__)
@@ -109,56 +92,8 @@ class Backend:
         await self._channel.close(None)
         await self._control.close(None)
 
-    def _connect(self) -> "tuple[_Channel, _Channel]":
-        return _Channel(self._parsed, self._credentials), _Channel(self._parsed, self._credentials)
-
-
-class _Channel:
-    """A connection to a backend."""
-
-    def __init__(self, address: BackendAddress, credentials: BackendCredentials) -> None:
-        if address.uses_tls:
-            tls = credentials.channel_credentials()
-            self._channel = aio.secure_channel(address.target, tls, options=_CHANNEL_OPTIONS)
-        else:
-            self._channel = aio.insecure_channel(address.target, options=_CHANNEL_OPTIONS)
-        cache = lru_cache(_CACHED_METHODS)
-        metadata = partial(credentials.metadata, str(address)) if credentials.has_tokens else None
-        self.unary = cache(add_metadata(self._channel.unary_unary, metadata))
-        self.unary_stream = cache(add_metadata(self._channel.unary_stream, metadata))
-        self.stream_unary = cache(add_metadata(self._channel.stream_unary, metadata))
-        self.stream = cache(add_metadata(self._channel.stream_stream, metadata))
-
-    async def close(self, grace_seconds: float | None) -> None:
-        await self._channel.close(grace_seconds)
-
-
-_MakeCallable = Callable[[str], Callable[..., Any]]
-
-
-def add_metadata(make: _MakeCallable, metadata: Callable[[], Metadata] | None) -> _MakeCallable:
-    """Return a function whose callables send further metadata.
-
-    An interceptor or call credentials of gRPC would cost an additional task for each call, and gRPC refuses call
-    credentials without TLS.
-
-    Args:
-        make: A method of a channel.
-        metadata: A function that returns the current metadata. None if there is none.
-    """
-    if metadata is None:
-        return make
-    own = metadata
-
-    def make_with_metadata(method: str) -> Callable[..., Any]:
-        call = make(method)
-
-        def start(*request: Any, metadata: Metadata = (), timeout: float | None = None) -> Any:
-            return call(*request, metadata=(*metadata, *own()), timeout=timeout)
-
-        return start
-
-    return make_with_metadata
+    def _connect(self) -> tuple[BackendChannel, BackendChannel]:
+        return BackendChannel(self._parsed, self._credentials), BackendChannel(self._parsed, self._credentials)
 
 
 def _is_loopback(host: str) -> bool:

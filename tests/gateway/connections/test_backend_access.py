@@ -14,8 +14,9 @@ import pytest_asyncio
 import structlog
 from grpc import aio
 
-from gateway.backends import SERVICE, Backend, Backends, add_metadata
+from gateway.backends import SERVICE, Backend, Backends
 from gateway.connections.backend_address import BackendAddress, BackendAddressError
+from gateway.connections.backend_channel import add_metadata
 from gateway.connections.backend_credentials import BackendAccess, BackendCredentials
 from gateway.connections.credential_files import CredentialFileError
 from tests.gateway.connections.echo import until

@@ -21,9 +21,12 @@ from pass_through import connect, percentile, run_gateway, run_in_turn, run_stat
 from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.connect.session import SparkSession
 
+from gateway.audit import Audit
 from gateway.current_workspaces import CurrentWorkspaces
+from gateway.names.path_checks import PathChecks
 from gateway.names.request_resolver import RequestResolver
-from gateway.plan_decoding import decode_plan
+from gateway.plan_decoding import PlanDecoder
+from gateway.request_pools import RequestPools
 from gateway.requests import read_request
 from gateway.storage import make_workspace_reads
 from gateway.tables.own_statements import OwnStatements
@@ -103,7 +106,9 @@ def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
     select_1 = percentile(run_statements([direct], 3.0), 0.5)
     current = CurrentWorkspaces(workspaces, make_workspace_reads())
     own = OwnStatements.__new__(OwnStatements)  # an ordinary statement uses none of its attributes
-    resolution = RequestResolver(current)
+    pools = RequestPools()
+    own._pools = pools
+    resolution, decoder = RequestResolver(current, PathChecks(current, Audit(), pools), pools), PlanDecoder(pools)
     for size, text in ((1_000, "1 kB"), (100_000, "100 kB")):
         sql = "select " + ", ".join(f"a{n} + 1 b{n}" for n in range(size))[:size] + " from t"
         request = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()))
@@ -112,8 +117,11 @@ def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
 
         async def check(data: bytes = data) -> None:
             request = read_request(data, "ExecutePlan")
-            plan = await decode_plan(request)
-            if plan is None or await own.start(None, request, plan, ()) is not None:  # type: ignore[arg-type]
+            encoded = decoder.read(request)
+            if encoded is None:
+                raise AssertionError("The request has no plan.")
+            plan = await decoder.decode(encoded)
+            if await own.start(None, request, plan.plan, ()) is not None:  # type: ignore[arg-type]
                 raise AssertionError("Lodge executes an ordinary statement.")
             if await resolution.resolve_execution(request, plan, _fail_on_names) is not request:
                 raise AssertionError("Lodge changed an ordinary statement.")

@@ -43,6 +43,7 @@ class GatewayConfig:
         backends_end_with_gateway: Whether the backends stop together with this replica. If True, the sessions of this
             replica end when it stops.
         max_message_bytes: The maximum size of a message from a client. The default is the same as in Spark, 128 MiB.
+        max_plan_bytes: The maximum size of a decompressed plan.
         log_query_text: Whether log events may include the text of Lodge statements.
         limits: The quotas for temporary tables.
         admission: The limits on what clients use at the same time.
@@ -66,6 +67,7 @@ class GatewayConfig:
     lease_duration_seconds: float
     backends_end_with_gateway: bool
     max_message_bytes: int = 128 * 1024 * 1024
+    max_plan_bytes: int = 64 * 1024 * 1024
     log_query_text: bool = False
     limits: Limits = field(default_factory=Limits)
     admission: AdmissionLimits = field(default_factory=AdmissionLimits)

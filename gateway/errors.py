@@ -222,6 +222,17 @@ def user_id_too_long(size_bytes: int) -> GatewayError:
     )
 
 
+def statement_too_long(max_tokens: int) -> GatewayError:
+    """Return the error for a SQL text with more words and symbols than the gateway reads."""
+    return GatewayError(
+        "LODGE_STATEMENT_TOO_LONG",
+        "54001",
+        f"The SQL text is too long for the gateway. It has more than {max_tokens:,} words and symbols, and may concern "
+        "a temporary table or a workspace. Load the values from a file or a DataFrame, or split the statement.",
+        {"limit": str(max_tokens)},
+    )
+
+
 def invalid_handle(handle: str) -> GatewayError:
     """Return the error for a session id or an operation id that is not a UUID."""
     return SparkError(

@@ -1,36 +1,44 @@
-"""Decodes and decompresses plans, and replaces the plan in a request.
+"""Decodes and decompresses plans.
 
 Guarantees:
 
 1. Compressed plans are supported everywhere. If a compressed plan is replaced, the new plan is compressed too.
 2. If a plan cannot be decoded, :class:`UnreadablePlanError` is raised. The plan is not necessarily invalid, because
    Spark accepts plans that are nested more deeply than this decoder allows.
+3. Large plans are decoded and decompressed in threads, within the memory budget of
+   :class:`gateway.request_pools.RequestPools`. The decompressed size counts. A plan that decompresses to more than
+   ``max_plan_bytes``, or has more than ``MAX_FIELDS`` fields, is refused before it occupies memory.
 
 Source: [spark-connect-proto base.proto], messages ``Plan`` and ``CompressedOperation``.
 """
 
-import asyncio
-from typing import TypeVar
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar, cast
 
 import zstandard
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.errors import SparkError
+from gateway.errors import GatewayError, SparkError, invalid_request
+from gateway.request_pools import INLINE_BYTES, RequestPools
 from gateway.requests import Request
-from gateway.wire import read_fields
+from gateway.wire import LENGTH, VARINT, Field, count_fields, read_fields
 
-INLINE_BYTES = 1024 * 1024
-"""The maximum size of messages that are decoded on the event loop.
+MAX_FIELDS = 500_000
+"""The maximum number of fields in a large plan. Decoding this many fields takes about 30 milliseconds."""
 
-Larger messages are decoded in a thread, so that they do not block other sessions.
-"""
-
-_COMPRESSED_OPERATION = base_pb2.Plan.COMPRESSED_OPERATION_FIELD_NUMBER
-_MAX_PLAN_BYTES = 512 * 1024 * 1024  # Spark: spark.connect.maxPlanSize
-_FIELD_OF_OPERATION = {
-    base_pb2.Plan.CompressedOperation.OP_TYPE_RELATION: "root",
-    base_pb2.Plan.CompressedOperation.OP_TYPE_COMMAND: "command",
+_MAX_PLAN_FIELDS = 64
+_ROOT, _COMMAND = base_pb2.Plan.ROOT_FIELD_NUMBER, base_pb2.Plan.COMMAND_FIELD_NUMBER
+_COMPRESSED = base_pb2.Plan.COMPRESSED_OPERATION_FIELD_NUMBER
+_Operation = base_pb2.Plan.CompressedOperation
+_FIELD_OF_OPERATION = {_Operation.OP_TYPE_RELATION: "root", _Operation.OP_TYPE_COMMAND: "command"}
+_WIRE_TYPES = {
+    _Operation.DATA_FIELD_NUMBER: LENGTH,
+    _Operation.OP_TYPE_FIELD_NUMBER: VARINT,
+    _Operation.COMPRESSION_CODEC_FIELD_NUMBER: VARINT,
 }
 
 _Request = TypeVar("_Request", bound=Message)
@@ -50,49 +58,221 @@ class UnreadablePlanError(Exception):
         self.was_compressed = was_compressed
 
 
-async def decode_plan(request: Request) -> base_pb2.Plan | None:
-    """Return the decompressed plan of an ``ExecutePlan`` request.
+@dataclass(frozen=True, slots=True)
+class EncodedPlan:
+    """The plan of a request, before decoding.
 
-    Returns:
-        The plan. None if the request does not contain a plan.
+    Attributes:
+        data: The encoded plan. If the plan is compressed, the compressed operation.
+        size_bytes: The decompressed size, or its maximum if it is unknown.
+        compressed: The compressed operation of the client, without its data. None if the plan is not compressed.
+    """
+
+    data: memoryview
+    size_bytes: int
+    compressed: base_pb2.Plan.CompressedOperation | None = None
+
+
+@dataclass(slots=True)
+class DecodedPlan:
+    """A plan that was decoded.
+
+    Attributes:
+        plan: The plan, decompressed.
+        size_bytes: The decompressed size of the encoded plan.
+        compressed: The compressed operation of the client, without its data. None if the plan was not compressed.
+    """
+
+    plan: base_pb2.Plan
+    size_bytes: int
+    compressed: base_pb2.Plan.CompressedOperation | None = None
+
+    def encode(self) -> bytes:
+        """Encode the plan, compressed if the client's plan was compressed."""
+        return self.to_plan().SerializeToString()
+
+    def to_plan(self) -> base_pb2.Plan:
+        """Return the plan, compressed if the client's plan was compressed."""
+        if self.compressed is None:
+            return self.plan
+        operation = self.plan.root if self.plan.HasField("root") else self.plan.command
+        compressed = base_pb2.Plan(compressed_operation=self.compressed)
+        compressed.compressed_operation.data = zstandard.ZstdCompressor().compress(operation.SerializeToString())
+        return compressed
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedAnalysis:
+    """An ``AnalyzePlan`` request that was decoded.
+
+    Attributes:
+        message: The request.
+        compressed: Each compressed plan in the request, with its decompressed plan.
+    """
+
+    message: base_pb2.AnalyzePlanRequest
+    compressed: Sequence[tuple[base_pb2.Plan, DecodedPlan]]
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The request, and the decompressed plans."""
+        return [self.message, *(decoded.plan for _, decoded in self.compressed)]
+
+
+class PlanDecoder:
+    """Decodes the plans of requests.
+
+    Args:
+        pools: The threads and the memory for large plans.
+    """
+
+    def __init__(self, pools: RequestPools) -> None:
+        self._pools = pools
+
+    def read(self, request: Request) -> "EncodedPlan | None":
+        """Return the plan of an ``ExecutePlan`` request. None if the request does not contain a plan.
+
+        Raises:
+            GatewayError: If the plan is not canonical, or is larger than allowed.
+        """
+        if request.plan is None or request.plan_span is None:
+            return None
+        fields = read_fields(request.data, *request.plan_span, max_fields=_MAX_PLAN_FIELDS)
+        operations = [field for field in fields if field.number in (_ROOT, _COMMAND, _COMPRESSED)]
+        if len(operations) > 1 or any(field.wire_type != LENGTH for field in operations):
+            raise invalid_request("the plan has more than one operation")
+        if not operations or operations[0].number != _COMPRESSED:
+            return EncodedPlan(request.plan, len(request.plan))
+        data, header = _read_operation(request.data, operations[0])
+        return EncodedPlan(data, self._size(data), header)
+
+    def reserve(self, plan: "EncodedPlan") -> AbstractAsyncContextManager[None]:
+        """Return a block that reserves the memory of a plan.
+
+        Raises:
+            GatewayError: If the memory is not free in time.
+        """
+        return self._pools.reserve(plan.size_bytes, MAX_FIELDS)
+
+    async def decode(self, plan: "EncodedPlan") -> DecodedPlan:
+        """Return the decoded plan. The caller has reserved its memory.
+
+        Raises:
+            UnreadablePlanError: If the plan cannot be decoded.
+            GatewayError: If the plan has too many fields, or cannot be decompressed.
+        """
+        if plan.compressed is not None:
+            return await self._pools.decode(plan.size_bytes, self._decompress, plan.data, plan.compressed)
+        decoded = await self._pools.decode(plan.size_bytes, decode_large, base_pb2.Plan, plan.data)
+        return DecodedPlan(decoded, plan.size_bytes)
+
+    async def encode(self, decoded: DecodedPlan) -> bytes:
+        """Encode a plan, compressed if the client's plan was compressed."""
+        return await self._pools.decode(decoded.size_bytes, decoded.encode)
+
+    @asynccontextmanager
+    async def decode_analysis(self, data: bytes) -> AsyncIterator["DecodedAnalysis"]:
+        """Decode an ``AnalyzePlan`` request, and reserve its memory for the duration of the block.
+
+        Args:
+            data: The encoded request.
+
+        Raises:
+            UnreadablePlanError: If the request or a compressed plan in it cannot be decoded.
+            GatewayError: If a plan has too many fields, or cannot be decompressed.
+        """
+        async with self._pools.reserve(len(data), MAX_FIELDS):
+            message = await self._pools.decode(len(data), decode_large, base_pb2.AnalyzePlanRequest, data)
+            plans = list(find_compressed_plans(message))
+            if not plans:
+                yield DecodedAnalysis(message, ())
+                return
+        size_bytes = sum(self._size(plan.compressed_operation.data) for plan in plans)
+        async with self._pools.reserve(len(data) + size_bytes, MAX_FIELDS):
+            decoded = []
+            for plan in plans:
+                header = base_pb2.Plan.CompressedOperation()
+                header.CopyFrom(plan.compressed_operation)
+                compressed = header.data
+                header.ClearField("data")
+                decoded.append((plan, await self._pools.decode(size_bytes, self._decompress, compressed, header)))
+            yield DecodedAnalysis(message, decoded)
+
+    def _size(self, data: bytes | memoryview) -> int:
+        """Return the size of the decompressed data, which is the maximum if the data does not contain its size.
+
+        Raises:
+            GatewayError: If the data is not compressed, or the size is larger than allowed.
+        """
+        maximum = self._pools.max_plan_bytes
+        try:
+            size_bytes = zstandard.frame_content_size(data)
+        except zstandard.ZstdError as error:
+            raise self._refused(error) from error
+        if size_bytes > maximum:
+            raise self._refused(zstandard.ZstdError(f"its size is {size_bytes:,} bytes"))
+        return maximum if size_bytes < 0 else size_bytes
+
+    def _decompress(self, compressed: bytes | memoryview, header: base_pb2.Plan.CompressedOperation) -> DecodedPlan:
+        maximum = self._pools.max_plan_bytes
+        try:
+            decompressor = zstandard.ZstdDecompressor(max_window_size=max(maximum, 1024 * 1024))
+            data = decompressor.decompress(compressed, max_output_size=maximum, allow_extra_data=False)
+        except zstandard.ZstdError as error:
+            raise self._refused(error) from error
+        field = _FIELD_OF_OPERATION.get(header.op_type)
+        if field is None:
+            raise UnreadablePlanError(data, was_compressed=True)
+        plan = base_pb2.Plan()
+        operation = getattr(plan, field)
+        check_fields(data, operation.DESCRIPTOR)
+        try:
+            operation.MergeFromString(data)
+        except DecodeError as error:
+            raise UnreadablePlanError(data, was_compressed=True) from error
+        operation.SetInParent()
+        return DecodedPlan(plan, len(data), header)
+
+    def _refused(self, error: zstandard.ZstdError) -> GatewayError:
+        return SparkError(
+            "CONNECT_INVALID_PLAN.CANNOT_PARSE",
+            f"The compressed plan cannot be decompressed ({error}), or is larger than {self._pools.max_plan_bytes:,} "
+            "bytes. Set spark.connect.session.planCompression.threshold to -1, make the plan smaller, or ask the "
+            "operator to increase max_plan_bytes.",
+            errorMsg=str(error),
+        )
+
+
+def _read_operation(data: bytes, operation: Field) -> tuple[memoryview, base_pb2.Plan.CompressedOperation]:
+    """Return the data of a compressed operation, and the operation without its data.
 
     Raises:
-        UnreadablePlanError: If the plan cannot be decoded.
-        GatewayError: If the plan is compressed and cannot be decompressed.
+        GatewayError: If the operation is not canonical.
     """
-    if request.plan is None:
-        return None
-    data = bytes(request.plan)
-    if len(data) > INLINE_BYTES or zstandard.FRAME_HEADER in data:
-        return await asyncio.to_thread(_decode, data)
-    return _decode(data)
+    fields = read_fields(data, operation.start, operation.end, max_fields=_MAX_PLAN_FIELDS)
+    known = [field.number for field in fields if field.number in _WIRE_TYPES]
+    if len(set(known)) < len(known):
+        raise invalid_request("a field of the compressed plan occurs more than once")
+    if any(_WIRE_TYPES.get(field.number, field.wire_type) != field.wire_type for field in fields):
+        raise invalid_request("a field of the compressed plan has the wrong wire type")
+    content, header = memoryview(b""), b""
+    for field in fields:
+        if field.number == _Operation.DATA_FIELD_NUMBER:
+            content = memoryview(data)[field.start : field.end]
+        else:
+            header += data[field.tag_start : field.end]
+    try:
+        return content, _Operation.FromString(header)
+    except DecodeError as error:
+        raise invalid_request(str(error)) from error
 
 
-def may_be_compressed(request: Request) -> bool:
-    """Return whether the plan of an ``ExecutePlan`` request may be compressed.
-
-    This function only looks for the field of the compressed operation. It does not decode the plan.
-    """
-    plan = request.plan
-    return plan is not None and any(field.number == _COMPRESSED_OPERATION for field in read_fields(bytes(plan)))
-
-
-def replace_plan(request: Request, plan: base_pb2.Plan) -> Request:
-    """Return an ``ExecutePlan`` request with its plan replaced.
-
-    If the original plan was compressed, the new plan is compressed too.
-
-    Raises:
-        LookupError: If the request does not contain a plan.
-    """
-    if request.plan is None:
-        raise LookupError("The request has no plan.")
-    if may_be_compressed(request):
-        former = base_pb2.Plan.FromString(bytes(request.plan))
-        if former.HasField("compressed_operation"):
-            recompress(former, plan)
-            plan = former
-    return request.with_plan(plan.SerializeToString())
+def find_compressed_plans(message: base_pb2.AnalyzePlanRequest) -> Iterator[base_pb2.Plan]:
+    """Yield the compressed plans of an ``AnalyzePlan`` request."""
+    kind = message.WhichOneof("analyze")
+    for _, value in () if kind is None else getattr(message, kind).ListFields():
+        if isinstance(value, base_pb2.Plan) and value.HasField("compressed_operation"):
+            yield value
 
 
 def decode_request(kind: type[_Request], request: bytes) -> _Request:
@@ -107,51 +287,40 @@ def decode_request(kind: type[_Request], request: bytes) -> _Request:
         raise UnreadablePlanError(request) from error
 
 
-def decompress(plan: base_pb2.Plan) -> base_pb2.Plan:
-    """Return the plan in a compressed operation.
+def decode_large(kind: type[_Request], encoded: bytes | memoryview) -> _Request:
+    """Decode a message of any size and type.
 
     Raises:
-        UnreadablePlanError: If the plan cannot be decoded.
-        GatewayError: If the operation cannot be decompressed.
+        UnreadablePlanError: If the message cannot be decoded.
+        GatewayError: If the message has too many fields.
     """
-    operation = plan.compressed_operation
-    data = _decompress(operation.data)
-    field = _FIELD_OF_OPERATION.get(operation.op_type)
-    if field is None:
-        raise UnreadablePlanError(data, was_compressed=True)
-    result = base_pb2.Plan()
-    try:
-        getattr(result, field).ParseFromString(data)
-    except DecodeError as error:
-        raise UnreadablePlanError(data, was_compressed=True) from error
-    return result
+    data = bytes(encoded)
+    check_fields(data, cast("Descriptor", kind.DESCRIPTOR))
+    return decode_request(kind, data)
 
 
-def recompress(plan: base_pb2.Plan, changed: base_pb2.Plan) -> None:
-    """Replace the compressed operation of a plan with the operation of a changed plan.
+def check_fields(data: bytes, kind: Descriptor) -> None:
+    """Check that a message does not have too many fields, at any depth.
 
-    Args:
-        plan: A plan that contains a compressed operation.
-        changed: The changed, decompressed plan.
+    A decoded field can occupy 25 times the memory of its bytes, and the decoder holds the interpreter lock. Small
+    messages are not checked, because they cannot have too many fields.
+
+    Raises:
+        GatewayError: If the message has too many fields, or is not canonical.
     """
-    operation = changed.root if changed.HasField("root") else changed.command
-    plan.compressed_operation.data = zstandard.ZstdCompressor().compress(operation.SerializeToString())
-
-
-def _decode(data: bytes) -> base_pb2.Plan:
-    plan = decode_request(base_pb2.Plan, data)
-    return decompress(plan) if plan.HasField("compressed_operation") else plan
-
-
-def _decompress(data: bytes) -> bytes:
+    if len(data) <= INLINE_BYTES:
+        return
     try:
-        if zstandard.frame_content_size(data) > _MAX_PLAN_BYTES:
-            raise zstandard.ZstdError("the declared size is larger")
-        return zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_PLAN_BYTES, allow_extra_data=False)
-    except zstandard.ZstdError as error:
-        raise SparkError(
-            "CONNECT_INVALID_PLAN.CANNOT_PARSE",
-            f"The compressed plan cannot be decompressed ({error}), or is larger than {_MAX_PLAN_BYTES:,} bytes. Set "
-            "spark.connect.session.planCompression.threshold to -1, or make the plan smaller.",
-            errorMsg=str(error),
-        ) from error
+        count_fields(data, kind, MAX_FIELDS)
+    except GatewayError as error:
+        raise _too_large(error) from None
+
+
+def _too_large(error: GatewayError) -> GatewayError:
+    return GatewayError(
+        "LODGE_PLAN_TOO_LARGE",
+        "54001",
+        f"The gateway does not decode this plan: it has more than {MAX_FIELDS:,} fields, or it is not encoded in the "
+        "standard way. Store long lists of values in a temporary table, and join with the table.",
+        {"reason": error.text, "limit": str(MAX_FIELDS)},
+    )

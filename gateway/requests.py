@@ -92,6 +92,11 @@ class Request:
         return None if self._plan is None else memoryview(self.data)[slice(*self._plan)]
 
     @property
+    def plan_span(self) -> Span | None:
+        """The span of the plan in :attr:`data`. None if the request has no plan."""
+        return self._plan
+
+    @property
     def user_context(self) -> base_pb2.UserContext:
         """The user context for the backend."""
         return _decode(

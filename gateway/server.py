@@ -20,6 +20,7 @@ from gateway.errors import GatewayError
 from gateway.metrics import GatewayMetrics, GatewayState
 from gateway.names.path_checks import PathChecks
 from gateway.operations import Operations
+from gateway.request_pools import RequestPools
 from gateway.service import SparkConnectService
 from gateway.sessions.record_watch import RecordWatch
 from gateway.sessions.registry import Sessions
@@ -72,6 +73,7 @@ class Gateway:
         self._is_serving = False
         self._operations = Operations(config.detached_timeout_seconds)
         self._workspaces = CurrentWorkspaces(config.workspaces, self._storage.workspace_reads)
+        self._pools = RequestPools(config.max_plan_bytes)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> Addresses:
@@ -119,6 +121,7 @@ class Gateway:
             workspaces=self._workspaces,
             config=config,
             audit=self._audit,
+            pools=self._pools,
         )
         self._server = self._listener.server
         self._audited = StatementAudit(
@@ -133,8 +136,9 @@ class Gateway:
             operations=self._operations,
             statements=statements,
             workspaces=self._workspaces,
-            paths=PathChecks(self._workspaces, self._audit),
             audited=self._audited,
+            paths=PathChecks(self._workspaces, self._audit, self._pools),
+            pools=self._pools,
         )
         self._server.add_generic_rpc_handlers((self._service,))
         self._health = health.aio.HealthServicer()
@@ -239,6 +243,7 @@ class Gateway:
         await self._backends.close()
         await self._storage.close()
         self._audited.close()
+        await self._pools.close()
         self._audit.close()
         log.info("gateway_stopped", replica=self._replica)
 

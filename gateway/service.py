@@ -52,12 +52,13 @@ from gateway.names.path_checks import PathChecks
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.request_resolver import RequestResolver
 from gateway.operations import Operation, Operations
-from gateway.plan_decoding import UnreadablePlanError, decode_plan
+from gateway.plan_decoding import PlanDecoder, UnreadablePlanError
+from gateway.request_pools import RequestPools
 from gateway.requests import Request, SessionKey, index_request
 from gateway.response_releases import ResponseReleases
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
-from gateway.statement_audit import StatementAudit
+from gateway.statement_audit import ObservedStatement, StatementAudit
 from gateway.tables.own_statements import OwnStatements
 from workspace.identifiers import ClientSessionId
 from workspace.record_store import RecordError
@@ -81,6 +82,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         workspaces: The configured workspaces.
         paths: The check of the paths in requests.
         audited: The statements whose outcome is recorded in the audit log.
+        pools: The threads and the memory for large requests.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         workspaces: CurrentWorkspaces,
         paths: PathChecks,
         audited: StatementAudit,
+        pools: RequestPools,
     ) -> None:
         self._authenticator = authenticator
         self._admission = admission
@@ -104,7 +107,9 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         self._statements = statements
         self._audited = audited
         self._paths = paths
-        self._resolution = RequestResolver(workspaces, paths)
+        self._plans = PlanDecoder(pools)
+        self._pools = pools
+        self._resolution = RequestResolver(workspaces, paths, pools)
         unary: dict[str, Handler] = {
             "AddArtifacts": self._add_artifacts,
             "AnalyzePlan": self._analyze_plan,
@@ -189,7 +194,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             raise invalid_request("the request stream is empty")
         index = index_request(data, name)
         failed.client_type = index.client_type
-        request = index.to_request(identity)
+        request = await self._pools.decode(len(data), index.to_request, identity)
         failed.key = request.key
         return request
 
@@ -256,28 +261,39 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
 
     async def _execute_plan(self, call: "_Call") -> None:
         call.context.start_statement()
-        request = call.request
-        observed = self._audited.begin(request)
+        observed = self._audited.begin(call.request)
         with self._audited.follow(observed) as count:
+            result = await self._start_or_resolve(call, observed)
+            if isinstance(result, Operation):
+                result.on_end(call.context.keep_statement())
+                self._audited.finish_with(result, observed)
+                await self._send(result, "", call.context)
+            else:
+                await forward_responses(call.backend, call.method, result.data, call.context, count)
+
+    async def _start_or_resolve(self, call: "_Call", observed: ObservedStatement | None) -> Operation | Request:
+        """Return the started operation of a Lodge statement. For other plans, return the request for the backend.
+
+        The plan is in memory only until this method returns, because the result can take hours.
+        """
+        request = call.request
+        plan = self._plans.read(request)
+        if plan is None:
+            return request
+        async with self._plans.reserve(plan):
             try:
-                plan = await decode_plan(request)
-                if plan is not None:
-                    self._audited.describe(observed, plan)
-                    await self._paths.check(request.data, [plan])
-                    operation = await self._statements.start(call.existing, request, plan, call.metadata)
-                    if operation is not None:
-                        operation.on_end(call.context.keep_statement())
-                        self._audited.finish_with(operation, observed)
-                        await self._send(operation, "", call.context)
-                        return
-                    request = await self._resolution.resolve_execution(request, plan, lambda: self._names(call))
-                del plan  # the result can take hours
+                decoded = await self._plans.decode(plan)
+                self._audited.describe(observed, decoded.plan)
+                await self._paths.check(request.data, [decoded.plan])
+                operation = await self._statements.start(call.existing, request, decoded.plan, call.metadata)
+                if operation is not None:
+                    return operation
+                return await self._resolution.resolve_execution(request, decoded, lambda: self._names(call))
             except UnreadablePlanError as error:
                 data = await self._resolution.resolve_deep_plan(
                     request.data, base_pb2.ExecutePlanRequest, error, lambda: self._names(call)
                 )
-                request = request.with_data(data)
-            await forward_responses(call.backend, call.method, request.data, call.context, count)
+                return request.with_data(data)
 
     async def _names(self, call: "_Call") -> PlanResolver:
         """Return the resolver for the names in a request that contains a plan."""

@@ -16,9 +16,13 @@ Not guaranteed: the contents of the fields may be invalid. Other decoders may re
 Source: [protobuf-encoding].
 """
 
+from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple
 
-from gateway.errors import GatewayError, invalid_request
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from gateway.errors import invalid_request
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES = {FIXED64: 8, FIXED32: 4}
@@ -26,6 +30,7 @@ _MAX_TAG = 2**32 - 1
 _MAX_TAG_BYTES = 5
 _MAX_VARINT_BYTES = 10
 _MAX_VARINT = 2**64 - 1
+_MAX_DEPTH = 100  # the limit of protobuf's decoder
 
 
 class Field(NamedTuple):
@@ -79,16 +84,48 @@ def read_fields(data: bytes, start: int = 0, end: int | None = None, *, max_fiel
         if wire_type == LENGTH:
             length, value_start = _read_varint(data, position, end, _MAX_TAG_BYTES, _MAX_TAG)
             position = value_start + length
-        elif wire_type == VARINT:
-            _, position = _read_varint(data, position, end, _MAX_VARINT_BYTES, _MAX_VARINT)
-        elif wire_type in _FIXED_BYTES:
-            position += _FIXED_BYTES[wire_type]
+            if position > end:
+                raise invalid_request(f"field {number} ends after its message")
         else:
-            raise invalid_request(f"field {number} has the unsupported wire type {wire_type}")
-        if position > end:
-            raise invalid_request(f"field {number} ends after its message")
+            position = _skip_number(data, number, wire_type, position, end)
         fields.append(Field(number, wire_type, tag_start, length_start, value_start, position))
     return fields
+
+
+def count_fields(data: bytes, kind: Descriptor, maximum: int) -> int:
+    """Return the number of fields in a message and in the messages that it contains.
+
+    Messages that are nested too deeply for a decoder count as one field. Eight packed values count as one field.
+
+    Raises:
+        GatewayError: If there are more fields than the maximum, or the bytes are not canonical.
+    """
+    count, position, end = 0, 0, len(data)
+    known = _known_fields(kind)
+    outer: list[tuple[int, Mapping[int, Descriptor | None]]] = []
+    while True:
+        while position >= end:
+            if not outer:
+                return count
+            end, known = outer.pop()
+        count += 1
+        tag, position = _read_varint(data, position, end, _MAX_TAG_BYTES, _MAX_TAG)
+        number, wire_type = tag >> 3, tag & 7
+        if wire_type == LENGTH:
+            length, position = _read_varint(data, position, end, _MAX_TAG_BYTES, _MAX_TAG)
+            if position + length > end:
+                raise invalid_request(f"field {number} ends after its message")
+            child = known.get(number)
+            if child is None or len(outer) >= _MAX_DEPTH:
+                count += length // 8 if number in known and child is None else 0
+                position += length
+            else:
+                outer.append((end, known))
+                end, known = position + length, _known_fields(child)
+        else:
+            position = _skip_number(data, number, wire_type, position, end)
+        if count > maximum:
+            raise invalid_request(f"a message has more than {maximum:,} fields")
 
 
 def encode_varint(number: int) -> bytes:
@@ -112,9 +149,11 @@ def _read_varint(data: bytes, position: int, end: int, max_bytes: int, maximum: 
         GatewayError: If the number is truncated, too large, or longer than necessary.
     """
     result = 0
+    if position < end and data[position] < 0x80:
+        return data[position], position + 1
     for index in range(max_bytes):
         if position + index >= end:
-            raise _truncated()
+            raise invalid_request("the request is truncated")
         byte = data[position + index]
         result |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
@@ -124,5 +163,22 @@ def _read_varint(data: bytes, position: int, end: int, max_bytes: int, maximum: 
     raise invalid_request("a number is not encoded in its shortest form, or is too large")
 
 
-def _truncated() -> GatewayError:
-    return invalid_request("the request is truncated")
+def _skip_number(data: bytes, number: int, wire_type: int, position: int, end: int) -> int:
+    """Return the offset after a number."""
+    if wire_type == VARINT:
+        return _read_varint(data, position, end, _MAX_VARINT_BYTES, _MAX_VARINT)[1]
+    if wire_type not in _FIXED_BYTES:
+        raise invalid_request(f"field {number} has the unsupported wire type {wire_type}")
+    if position + _FIXED_BYTES[wire_type] > end:
+        raise invalid_request(f"field {number} ends after its message")
+    return position + _FIXED_BYTES[wire_type]
+
+
+@cache
+def _known_fields(kind: Descriptor) -> Mapping[int, Descriptor | None]:
+    """Return the fields of a message that contain messages, or packed numbers (None)."""
+    return {
+        field.number: field.message_type
+        for field in kind.fields
+        if field.message_type is not None or (field.is_repeated and field.cpp_type != FieldDescriptor.CPPTYPE_STRING)
+    }

@@ -171,6 +171,7 @@ def config_for(
         lease_duration_seconds=settings.lease_duration.total_seconds(),
         backends_end_with_gateway=spark is not None,
         max_message_bytes=settings.max_message_bytes,
+        max_plan_bytes=int(settings.max_plan_bytes),
         log_query_text=settings.log_query_text,
         limits=Limits(
             session_tables=settings.max_session_tables,

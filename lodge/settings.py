@@ -385,6 +385,10 @@ class ServeSettings(ReapSettings):
         "change. Default: no TLS.",
         validate_default=True,
     )
+    max_plan_bytes: MemorySize = Field(
+        ByteSize(64 * _MIB),
+        description="The maximum size of a compressed plan after decompression. Default: 64MiB.",
+    )
     pod_name: PodText = Field(
         None, description="The name of the gateway's pod. The reaper uses it to check the pod. Default: none."
     )

@@ -24,9 +24,10 @@ from pyspark.sql.connect.proto import commands_pb2, relations_pb2
 
 from gateway.errors import GatewayError
 from gateway.names.plan_messages import fields_with_names
-from gateway.plan_decoding import INLINE_BYTES, UnreadablePlanError
+from gateway.plan_decoding import UnreadablePlanError
 from gateway.wire import LENGTH, encode_varint, read_fields
 
+_MAX_BYTES = 1024 * 1024
 _COMMAND = commands_pb2.Command.DESCRIPTOR
 _SQL_COMMAND = commands_pb2.SqlCommand.DESCRIPTOR
 _WITH_RELATIONS = relations_pb2.WithRelations.DESCRIPTOR
@@ -73,7 +74,7 @@ class DeepPlan:
     """
 
     def __init__(self, request: bytes, kind: type[Message]) -> None:
-        if len(request) > INLINE_BYTES:
+        if len(request) > _MAX_BYTES:
             raise UnreadablePlanError(request)
         self._data = request
         self._nodes = [_Node(cast("Descriptor", kind.DESCRIPTOR), -1, 0, 0, 0, len(request))]

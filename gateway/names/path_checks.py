@@ -8,12 +8,10 @@ See :mod:`gateway.authorization.path_fence` for the decision, and ``docs/explana
 does not stop.
 """
 
-import asyncio
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import zstandard
 from google.protobuf.message import DecodeError, Message
 from pyspark.sql.connect.proto import base_pb2
 
@@ -23,7 +21,7 @@ from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError
 from gateway.names.plan_paths import find_plan_paths
 from gateway.names.word_search import WordSearch
-from gateway.plan_decoding import INLINE_BYTES, decode_request, decompress
+from gateway.request_pools import RequestPools
 from gateway.sql.path_texts import PathText, TextUse, find_path_texts
 from gateway.stored_tables.table_descriptions import build_permanent_scan
 from workspace.identifiers import is_uuid
@@ -32,6 +30,7 @@ from workspace.workspaces import Workspaces
 _SUBQUERIES = WordSearch(["from", "table"])
 _WORD_WITH_SLASH = re.compile(rb"(?<![^\x00-\x20\"'`,();])[^\x00-\x20\"'`,();/]*+/[^\x00-\x20\"'`,();]*+")
 _SHOWN_CHARACTERS = 200
+_BYTES_PER_CHARACTER = 2  # the search for paths is faster than the parser
 
 
 class PathChecks:
@@ -40,11 +39,13 @@ class PathChecks:
     Args:
         workspaces: The configured workspaces.
         audit: The audit events of the replica.
+        pools: The threads for large requests.
     """
 
-    def __init__(self, workspaces: CurrentWorkspaces, audit: Audit) -> None:
+    def __init__(self, workspaces: CurrentWorkspaces, audit: Audit, pools: RequestPools) -> None:
         self._workspaces = workspaces
         self._audit = audit
+        self._pools = pools
         self._cached: tuple[Workspaces, PathFence] | None = None
 
     async def check(self, data: bytes, messages: Sequence[Message]) -> None:
@@ -57,29 +58,13 @@ class PathChecks:
         Raises:
             GatewayError: If a path may lead into the default temporary workspace.
         """
-        if len(data) > INLINE_BYTES:
-            texts = await asyncio.to_thread(self._find, data, messages)
-        else:
-            texts = self._find(data, messages)
+        texts = await self._pools.parse(len(data) // _BYTES_PER_CHARACTER, self._find, data, messages)
         if texts:
             await self._check_texts(texts)
 
-    async def check_analysis(self, request: bytes) -> None:
-        """Check the paths in an ``AnalyzePlan`` request.
-
-        Raises:
-            GatewayError: If a path may lead into the default temporary workspace.
-            UnreadablePlanError: If a plan in the request is too deep to decode.
-        """
-        if len(request) > INLINE_BYTES or zstandard.FRAME_HEADER in request:
-            messages = await asyncio.to_thread(_decode_analysis, request)
-        else:
-            messages = _decode_analysis(request)
-        await self.check(request, messages)
-
     async def may_lead_inside(self, data: bytes) -> bool:
         """Return whether an encoded plan that cannot be decoded may contain a path into the workspace."""
-        return await asyncio.to_thread(self._may_lead_inside, data)
+        return await self._pools.plans.run(self._may_lead_inside, data)
 
     async def check_settings(self, request: bytes) -> None:
         """Check the values in a ``Config`` request.
@@ -117,16 +102,16 @@ class PathChecks:
         return (each for each in texts if each.text and not (each.qualifier and workspaces.match(each.qualifier)))
 
     async def _check_texts(self, texts: Sequence[PathText]) -> None:
-        fence = self._fence()
+        fence, reads = self._fence(), self._workspaces.reads
         for each in texts:
             if not fence.refuses(each.text, is_value=each.use is TextUse.VALUE):
                 continue
-            if each.use is TextUse.TABLE and await asyncio.to_thread(self._is_permanent_table, each.text):
+            if each.use is TextUse.TABLE and await reads.run_or_abandon(self._is_permanent_table, each.text):
                 continue
             raise self._refused(each.text)
         paths = [each.text for each in texts if each.use is TextUse.PATH]
         if paths:
-            refused = await asyncio.to_thread(_find_real, fence, paths)
+            refused = await reads.run_or_abandon(_find_real, fence, paths)
             if refused is not None:
                 raise self._refused(refused)
 
@@ -159,15 +144,6 @@ class PathChecks:
             f"paths there. Use the name of a table, for example [{name}.t], or a path that cannot match the directory "
             "of the workspace.",
         )
-
-
-def _decode_analysis(request: bytes) -> Sequence[Message]:
-    """Return an ``AnalyzePlan`` request, and the compressed plans in it without compression."""
-    message = decode_request(base_pb2.AnalyzePlanRequest, request)
-    analysis = message.WhichOneof("analyze")
-    fields = [] if analysis is None else getattr(message, analysis).ListFields()
-    plans = [value for _, value in fields if isinstance(value, base_pb2.Plan)]
-    return [message, *(decompress(plan) for plan in plans if plan.HasField("compressed_operation"))]
 
 
 def _find_real(fence: PathFence, paths: Sequence[str]) -> str | None:

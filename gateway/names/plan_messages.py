@@ -12,13 +12,12 @@ from functools import lru_cache
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
-from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
+from pyspark.sql.connect.proto import commands_pb2, expressions_pb2, relations_pb2
 
 _Expression = expressions_pb2.Expression
 KINDS_WITH_NAMES: frozenset[str] = frozenset(
     kind.DESCRIPTOR.full_name
     for kind in (
-        base_pb2.Plan,
         commands_pb2.SqlCommand,
         commands_pb2.WriteStreamOperationStart,
         relations_pb2.Relation,

@@ -25,7 +25,7 @@ Source: [temporary-tables §5.1.8], [temporary-tables §5.1.10], [temporary-tabl
 from collections.abc import Callable, Iterable, Sequence
 
 from google.protobuf.message import Message
-from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
+from pyspark.sql.connect.proto import commands_pb2, expressions_pb2, relations_pb2
 
 from engine.errors import ScanOptionError
 from engine.scan_source import FORMAT, SOURCE_OPTIONS, ScanSource
@@ -35,7 +35,6 @@ from gateway.names.embedded_statements import TextPlace
 from gateway.names.name_lookup import ONE_PATH, NameLookup
 from gateway.names.plan_messages import find_command_texts, find_messages_with_names
 from gateway.names.sql_text_resolver import SqlTextResolver
-from gateway.plan_decoding import decompress, recompress
 from gateway.sql.name_syntax import qualify_with_session, quote_name
 from gateway.sql_relations import read_parameters, read_sql_command, remove_positional_parameters
 from workspace.name_comparison import comparable_name
@@ -62,7 +61,6 @@ class PlanResolver(NameLookup):
 
         Raises:
             GatewayError: If a name cannot be resolved, or a SQL text is not allowed.
-            UnreadablePlanError: If a compressed plan is too deep to decode.
         """
         return _PlanResolution(self).resolve(message, aliases)
 
@@ -76,7 +74,6 @@ class _PlanResolution:
         self._aliases = frozenset[str]()
         self._commands = frozenset[int]()
         self._by_kind: dict[str, Callable[..., bool]] = {
-            base_pb2.Plan.DESCRIPTOR.full_name: self._resolve_plan,
             commands_pb2.SqlCommand.DESCRIPTOR.full_name: self._resolve_text_of_old_client,
             commands_pb2.WriteStreamOperationStart.DESCRIPTOR.full_name: self._refuse_stream,
             relations_pb2.Relation.DESCRIPTOR.full_name: self._resolve_relation,
@@ -95,15 +92,6 @@ class _PlanResolution:
         changed = False
         for message in found:
             changed |= self._by_kind[message.DESCRIPTOR.full_name](message)
-        return changed
-
-    def _resolve_plan(self, plan: base_pb2.Plan) -> bool:
-        if not plan.HasField("compressed_operation"):
-            return False
-        operation = decompress(plan)
-        changed = _PlanResolution(self._lookup).resolve(operation)
-        if changed:
-            recompress(plan, operation)
         return changed
 
     def _resolve_text_of_old_client(self, command: commands_pb2.SqlCommand) -> bool:

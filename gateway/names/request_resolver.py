@@ -13,11 +13,8 @@ Guarantees:
 3. No step blocks other sessions. Large requests are processed in threads, and files are accessed in threads.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Mapping
 
-import zstandard
 from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
@@ -30,13 +27,13 @@ from gateway.names.path_checks import PathChecks
 from gateway.names.plan_messages import find_command_texts, find_messages_with_names
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.word_search import WordSearch
-from gateway.plan_decoding import INLINE_BYTES, UnreadablePlanError, decode_request, may_be_compressed, replace_plan
+from gateway.plan_decoding import DecodedAnalysis, DecodedPlan, PlanDecoder, UnreadablePlanError
+from gateway.request_pools import RequestPools
 from gateway.requests import Request
 from gateway.sql.name_syntax import parse_name
 from gateway.sql_relations import find_sql_relation
 from workspace.workspaces import Workspaces
 
-_Result = TypeVar("_Result")
 GetResolver = Callable[[], Awaitable[PlanResolver]]
 """Reads the record and settings of a session, and returns its name resolver."""
 
@@ -47,7 +44,7 @@ _TARGETS: Mapping[str, Callable[[commands_pb2.Command], str]] = {
     "merge_into_table_command": lambda command: command.merge_into_table_command.target_table_name,
     "write_stream_operation_start": lambda command: command.write_stream_operation_start.table_name,
 }
-_COMPRESSED = WordSearch([zstandard.FRAME_HEADER])
+_BYTES_PER_CHARACTER = 8  # walking a message is faster than parsing a text
 _CHANGING = WordSearch(CHANGING_WORDS)
 _RUNNING = WordSearch(RUNNING_WORDS)
 
@@ -58,19 +55,22 @@ class RequestResolver:
     Args:
         workspaces: The configured workspaces.
         paths: The check of the paths in requests.
+        pools: The threads and the memory for large requests.
     """
 
-    def __init__(self, workspaces: CurrentWorkspaces, paths: PathChecks) -> None:
+    def __init__(self, workspaces: CurrentWorkspaces, paths: PathChecks, pools: RequestPools) -> None:
         self._workspaces = workspaces
         self._paths = paths
+        self._pools = pools
+        self._plans = PlanDecoder(pools)
         self._cached_search: tuple[Workspaces, WordSearch] | None = None
 
-    async def resolve_execution(self, request: Request, plan: base_pb2.Plan, get_resolver: GetResolver) -> Request:
+    async def resolve_execution(self, request: Request, decoded: DecodedPlan, get_resolver: GetResolver) -> Request:
         """Resolve the names in an ``ExecutePlan`` request.
 
         Args:
             request: The request.
-            plan: The decompressed plan of the request.
+            decoded: The plan of the request.
             get_resolver: A function that returns the resolver of the session.
 
         Returns:
@@ -79,11 +79,12 @@ class RequestResolver:
         Raises:
             GatewayError: If a name cannot be resolved, or the plan is not allowed.
         """
-        is_compressed = await _COMPRESSED.matches(request.data) and may_be_compressed(request)
-        resolver = await self._get_needed_resolver(request.data, plan, get_resolver, is_needed=is_compressed)
-        if resolver is None or not await self._workspaces.reads.run_or_abandon(resolver.resolve, plan):
+        is_compressed = decoded.compressed is not None
+        resolver = await self._get_needed_resolver(request.data, decoded.plan, get_resolver, is_needed=is_compressed)
+        if resolver is None or not await self._workspaces.reads.run_or_abandon(resolver.resolve, decoded.plan):
             return request
-        return await _run_in_thread_if_large(len(request.data), lambda: replace_plan(request, plan))
+        encoded = await self._plans.encode(decoded)
+        return await self._pools.decode(len(request.data), request.with_plan, encoded)
 
     async def resolve_analysis(self, request: bytes, get_resolver: GetResolver) -> bytes:
         """Resolve the names in an ``AnalyzePlan`` request.
@@ -99,17 +100,17 @@ class RequestResolver:
             GatewayError: If a name cannot be resolved, or the plan is not allowed.
             UnreadablePlanError: If a plan is too deep to decode.
         """
-        await self._paths.check_analysis(request)
-        is_compressed = await _COMPRESSED.matches(request)
-        if not is_compressed and not await self._may_concern_lodge(request):
-            return request
-        message = await _run_in_thread_if_large(
-            len(request), lambda: decode_request(base_pb2.AnalyzePlanRequest, request)
-        )
-        resolver = await self._get_needed_resolver(request, message, get_resolver, is_needed=is_compressed)
-        if resolver is None or not await self._workspaces.reads.run_or_abandon(resolver.resolve, message):
-            return request
-        return await _run_in_thread_if_large(len(request), message.SerializeToString)
+        async with self._plans.decode_analysis(request) as analysis:
+            await self._paths.check(request, analysis.messages)
+            message, is_compressed = analysis.message, bool(analysis.compressed)
+            if not is_compressed and not await self._may_concern_lodge(request):
+                return request
+            resolver = await self._get_needed_resolver(request, message, get_resolver, is_needed=is_compressed)
+            if resolver is None or not await self._workspaces.reads.run_or_abandon(
+                _resolve_analysis, analysis, resolver
+            ):
+                return request
+            return await self._pools.decode(len(request), message.SerializeToString)
 
     async def resolve_deep_plan(
         self, request: bytes, kind: type[Message], error: UnreadablePlanError, get_resolver: GetResolver
@@ -131,7 +132,7 @@ class RequestResolver:
         try:
             if error.was_compressed:
                 raise error
-            plan = await asyncio.to_thread(DeepPlan, request, kind)
+            plan = await self._pools.plans.run(DeepPlan, request, kind)
             command = plan.decode_command()
             await self._paths.check(request, [*plan.parts, *([] if command is None else [command])])
             if command is None and not await self._may_concern_lodge(request):
@@ -146,29 +147,31 @@ class RequestResolver:
 
     async def _refuse_unreadable(self, error: UnreadablePlanError, get_resolver: GetResolver) -> None:
         """Raise a GatewayError if a plan that cannot be decoded must be rejected."""
-        if await self._workspace_search().matches(error.data):
+        if await self._workspace_search().matches(error.data, self._pools):
             raise _too_deep("refers to a workspace")
         if await self._paths.may_lead_inside(error.data):
             raise _too_deep("contains a path that may lead into the default temporary workspace")
-        if await _CHANGING.matches(error.data) and (await get_resolver()).tables:
+        if await _CHANGING.matches(error.data, self._pools) and (await get_resolver()).tables:
             raise _too_deep("may change a temporary table of this session")
 
     async def _get_needed_resolver(
         self, request: bytes, message: Message, get_resolver: GetResolver, *, is_needed: bool
     ) -> PlanResolver | None:
         """Return the resolver of the session. None if the request does not need it."""
-        if is_needed or await self._workspace_search().matches(request):
+        if is_needed or await self._workspace_search().matches(request, self._pools):
             return await get_resolver()
         words = _RUNNING if _is_sql_command(message) else _CHANGING
-        if not await words.matches(request):
+        if not await words.matches(request, self._pools):
             return None
-        if not await _run_in_thread_if_large(len(request), lambda: any(_check_texts(message))):
+        if not await self._pools.parse(len(request) // _BYTES_PER_CHARACTER, _check_texts, message):
             return None
         resolver = await get_resolver()
         return resolver if resolver.tables else None
 
     async def _may_concern_lodge(self, request: bytes) -> bool:
-        return await self._workspace_search().matches(request) or await _CHANGING.matches(request)
+        return await self._workspace_search().matches(request, self._pools) or await _CHANGING.matches(
+            request, self._pools
+        )
 
     def _workspace_search(self) -> WordSearch:
         """Return a search for workspace names and for the name of Lodge's data source."""
@@ -187,16 +190,28 @@ def _is_sql_command(message: Message) -> bool:
     return relation is not None and relation.HasField("sql")
 
 
-def _check_texts(message: Message) -> Iterator[bool]:
-    """Yield, for each SQL text of a plan, whether the text may embed a statement."""
+def _check_texts(message: Message) -> bool:
+    """Return whether a SQL text of a plan may embed a statement."""
     found = find_messages_with_names(message)
     commands = find_command_texts(found)
     for each in found:
         if isinstance(each, relations_pb2.Relation) and each.HasField("sql"):
             place = TextPlace.COMMAND if id(each) in commands else TextPlace.PLAN
-            yield may_embed_statement(each.sql.query, place)
-        elif isinstance(each, commands_pb2.SqlCommand) and each.sql:
-            yield may_embed_statement(each.sql, TextPlace.COMMAND)
+            if may_embed_statement(each.sql.query, place):
+                return True
+        elif isinstance(each, commands_pb2.SqlCommand) and may_embed_statement(each.sql, TextPlace.COMMAND):
+            return True
+    return False
+
+
+def _resolve_analysis(analysis: DecodedAnalysis, resolver: PlanResolver) -> bool:
+    """Resolve the names in an ``AnalyzePlan`` request in place. Return whether the request was changed."""
+    changed = False
+    for plan, decoded in analysis.compressed:
+        if resolver.resolve(decoded.plan):
+            plan.CopyFrom(decoded.to_plan())
+            changed = True
+    return resolver.resolve(analysis.message) or changed
 
 
 def _resolve_parts(plan: DeepPlan, resolver: PlanResolver) -> bytes | None:
@@ -218,10 +233,6 @@ def _refuse_command(command: commands_pb2.Command, resolver: PlanResolver) -> No
         raise _too_deep("creates a view for other sessions while this session has temporary tables")
     if name and resolver.concerns_lodge(parse_name(name)):
         raise _too_deep(f"is a command about [{name}]")
-
-
-async def _run_in_thread_if_large(size_bytes: int, work: Callable[[], _Result]) -> _Result:
-    return await asyncio.to_thread(work) if size_bytes > INLINE_BYTES else work()
 
 
 def _too_deep(reason: str) -> GatewayError:

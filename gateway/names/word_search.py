@@ -6,10 +6,9 @@ Guarantee: a search occupies the event loop and the interpreter for at most a fe
 regardless of the size of the request.
 """
 
-import asyncio
 from collections.abc import Iterable
 
-from gateway.plan_decoding import INLINE_BYTES
+from gateway.request_pools import RequestPools
 
 _PIECE_BYTES = 256 * 1024
 
@@ -26,12 +25,14 @@ class WordSearch:
         self._words = tuple(word if isinstance(word, bytes) else word.lower().encode() for word in words)
         self._overlap_bytes = max(map(len, self._words), default=1) - 1
 
-    async def matches(self, data: bytes) -> bool:
+    async def matches(self, data: bytes, pools: RequestPools) -> bool:
         """Return whether the bytes contain any of the words.
 
-        Large requests are searched in a thread.
+        Args:
+            data: The bytes.
+            pools: The threads for large requests.
         """
-        return await asyncio.to_thread(self.matches_now, data) if len(data) > INLINE_BYTES else self.matches_now(data)
+        return await pools.decode(len(data), self.matches_now, data)
 
     def matches_now(self, data: bytes) -> bool:
         """Return whether the bytes contain any of the words. Always search in this thread."""

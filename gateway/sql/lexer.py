@@ -6,7 +6,8 @@ Spark finds them: in hints, but not in strings and not in comments.
 Guarantees:
 
 1. The tokens are in order and do not overlap. Between tokens, there are only whitespace and comments.
-2. Tokenizing takes linear time in the length of the text.
+2. Tokenizing takes linear time in the length of the text. A text with more than ``MAX_TOKENS`` tokens is refused when a
+   caller reads the next token, so tokens occupy at most about 150 MB.
 
 Not guaranteed: the text may be invalid SQL. Spark reports the errors in invalid SQL.
 
@@ -17,6 +18,10 @@ import enum
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from gateway.errors import statement_too_long
+
+MAX_TOKENS = 1_000_000
 
 
 class TokenKind(enum.Enum):
@@ -115,7 +120,7 @@ _TOKEN = re.compile(
 )
 _COMMENT_EDGE = re.compile(r"/\*(?!\+)|\*/")
 _KINDS = {kind.name: kind for kind in TokenKind} | {"DOUBLE": TokenKind.STRING}
-_NOT_LINE_END = re.compile(r"[^\r\n]")
+_NOT_LINE_END = re.compile(r"[^\r\n]++")
 
 
 def tokenize(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> list[Token]:
@@ -124,9 +129,16 @@ def tokenize(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> list[Token]:
 
 
 def iterate_tokens(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Iterator[Token]:
-    """Yield the tokens of a text one by one, for callers that need only a few tokens."""
-    position, length = skip_blank(sql, 0), len(sql)
+    """Yield the tokens of a text one by one, for callers that need only a few tokens.
+
+    Raises:
+        GatewayError: If the text has more than ``MAX_TOKENS`` tokens.
+    """
+    position, length, count = skip_blank(sql, 0), len(sql), 0
     while position < length:
+        count += 1
+        if count > MAX_TOKENS:
+            raise statement_too_long(MAX_TOKENS)
         if _opens_comment(sql, position):
             token = Token(TokenKind.UNKNOWN, position, length, sql[position:])
         else:
@@ -168,7 +180,7 @@ def skip_blank(sql: str, position: int) -> int:
 
 def blank_out(text: str) -> str:
     """Replace all characters of a text except line breaks with spaces."""
-    return _NOT_LINE_END.sub(" ", text)
+    return _NOT_LINE_END.sub(lambda found: " " * len(found.group()), text)
 
 
 def _read_token(sql: str, position: int, dialect: Dialect) -> Token:

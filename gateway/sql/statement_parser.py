@@ -11,7 +11,8 @@ Guarantees:
 2. The query of a statement is read-only (:mod:`gateway.sql.read_only_query`). Analyzing it does not execute anything.
 3. Parsing takes linear time in the length of the text. If the first word is not the start of one of these statements,
    the time is independent of the length.
-4. The parser raises only ``StatementError``, and all spans are within the text.
+4. The parser raises only ``StatementError``, and the error for texts with too many tokens. All spans are within the
+   text.
 
 Not guaranteed:
 
@@ -48,9 +49,18 @@ def parse_statement(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Statement |
     Raises:
         StatementError: If the statement creates or lists temporary tables or closes a session, and has a malformed or
             unsupported clause.
+        GatewayError: If the parser would have to read too many tokens.
     """
     parser = _find_parser(sql, skip_blank(sql, 0))
     return None if parser is None else parser(Cursor(sql, dialect))
+
+
+def may_concern_tables(sql: str) -> bool:
+    """Return whether the first word of a text can start a statement that may concern a temporary table.
+
+    In all dialects, :func:`parse_statement` returns None for other texts.
+    """
+    return _find_parser(sql, skip_blank(sql, 0)) is not None
 
 
 def extract_query(sql: str, statement: HasQuery) -> str:

@@ -23,16 +23,14 @@ from gateway.error_status import Metadata
 from gateway.errors import ParseError
 from gateway.names.plan_resolver import PlanResolver
 from gateway.operations import Operation, Operations, Runner
+from gateway.request_pools import RequestPools
 from gateway.requests import Request
 from gateway.responses import Response, build_row_response
 from gateway.session_settings import SessionSettings
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
-from gateway.sql.lexer import DEFAULT_DIALECT, Dialect
 from gateway.sql.name_syntax import qualify_with_session
 from gateway.sql.statement_error import StatementError
-from gateway.sql.statement_parser import parse_statement
-from gateway.sql.statements import Statement
 from gateway.sql_relations import find_sql, find_sql_relation
 from gateway.storage import Storage
 from gateway.tables.clones import TableCopies
@@ -41,6 +39,7 @@ from gateway.tables.errors import statement_lost
 from gateway.tables.execution import StatementExecutor
 from gateway.tables.permanent_tables import PermanentTables
 from gateway.tables.quotas import Quotas
+from gateway.tables.recognition import SqlRecognition
 from gateway.tables.records import TableRecords
 from gateway.tables.session_administration import SessionAdministration
 from gateway.tables.sql_commands import SqlCommands
@@ -53,7 +52,6 @@ from workspace.record_changes import find_answer
 from workspace.records import PendingChange, PendingWrite, SessionRecord, TableState, TemporaryTable
 
 _MAX_POLL_SECONDS = 1.0
-_DOUBLE_QUOTED = Dialect(double_quoted_identifiers=True)
 
 log = structlog.get_logger(__name__)
 
@@ -69,6 +67,7 @@ class OwnStatements:
         workspaces: The configured workspaces.
         config: The configuration of this replica.
         audit: The audit events of this replica.
+        pools: The threads that parse long SQL texts and resolve names.
     """
 
     def __init__(
@@ -81,6 +80,7 @@ class OwnStatements:
         workspaces: CurrentWorkspaces,
         config: GatewayConfig,
         audit: Audit,
+        pools: RequestPools,
     ) -> None:
         self._replica = replica
         self._storage = storage
@@ -88,6 +88,7 @@ class OwnStatements:
         self._operations = operations
         self._workspaces = workspaces
         self._config = config
+        self._pools = pools
         self._records = TableRecords(storage)
         self._executor = StatementExecutor(replica, storage, sessions)
         quotas = Quotas(config.limits, self._records)
@@ -147,15 +148,14 @@ class OwnStatements:
         sql = None if relation is None else find_sql(relation)
         if sql is None and not concerns_tables(plan):
             return None
-        statement = None if sql is None else _parse(sql.query)
-        if sql is not None and statement is None and not ('"' in sql.query and _parse(sql.query, _DOUBLE_QUOTED)):
+        recognition = None if sql is None else SqlRecognition(sql.query, self._pools)
+        if recognition is not None and not await recognition.may_concern_tables():
             return None
         operation = _operation(request)
         backend = BackendSession(session.backend, operation.request, metadata)
         settings = await backend.read_settings()
-        if sql is not None and settings.dialect != DEFAULT_DIALECT:
-            statement = _parse(sql.query, settings.dialect)
-        if sql is not None and statement is None:
+        statement = None if recognition is None else await recognition.parse(settings.dialect)
+        if recognition is not None and statement is None:
             return None
         if isinstance(statement, StatementError):
             raise ParseError(str(statement)) from statement
@@ -172,8 +172,9 @@ class OwnStatements:
         names = PlanResolver(self._workspaces.now, record.tables, settings)
         context = StatementContext(execution, record, names, self._workspaces.reads)
         work: Runner | None
-        if relation is not None and statement is not None:
-            work = await self._sql.work(statement, SqlStatement(context, relation))
+        if relation is not None and sql is not None and recognition is not None and statement is not None:
+            evaluated = await recognition.evaluate_names(statement, sql, settings.dialect)
+            work = await self._sql.work(statement, SqlStatement(context, relation, evaluated))
         else:
             work = await self._commands.work(context, plan)
         if work is None:
@@ -332,13 +333,6 @@ async def _as_spark_names(table: TemporaryTable, backend: BackendSession) -> Tem
     if table.name == lower_case or table.state is not TableState.READY:
         return table
     return table if await backend.table_exists(qualify_with_session(table.name)) else replace(table, name=lower_case)
-
-
-def _parse(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Statement | StatementError | None:
-    try:
-        return parse_statement(sql, dialect)
-    except StatementError as error:
-        return error
 
 
 def _is_known(record: SessionRecord, operation_id: str) -> bool:

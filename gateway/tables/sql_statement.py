@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pyspark.sql.connect.proto import relations_pb2
 
 from gateway.names.targets import Target
-from gateway.sql.identifier_clauses import evaluate_identifier_clause
 from gateway.sql.statement_parser import extract_query
 from gateway.sql.statements import HasQuery, IdentifierClause, TableName
-from gateway.sql_relations import find_sql, read_parameters
+from gateway.sql_relations import find_sql
 from gateway.tables.errors import unreadable_name
+from gateway.tables.recognition import EvaluatedNames
 from gateway.tables.statement_context import StatementContext
 
 
@@ -21,10 +21,12 @@ class SqlStatement:
     Attributes:
         context: The session, operation and backend of the statement.
         relation: The relation that contains the SQL text and its parameters, as sent by the client.
+        evaluated: The names in the ``IDENTIFIER(…)`` clauses of the statement.
     """
 
     context: StatementContext
     relation: relations_pb2.Relation
+    evaluated: EvaluatedNames
 
     @property
     def text(self) -> str:
@@ -55,8 +57,7 @@ class SqlStatement:
         """
         if not isinstance(name, IdentifierClause):
             return name.parts
-        sql = _sql(self.relation)
-        parts = evaluate_identifier_clause(sql.query, name, read_parameters(sql), self.context.settings.dialect)
+        parts = self.evaluated[name]
         if not parts:
             raise unreadable_name(operation)
         return parts

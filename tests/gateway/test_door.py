@@ -15,6 +15,7 @@ from gateway.backends import SERVICE, Backend
 from gateway.error_status import error_info
 from gateway.errors import GatewayError, unauthenticated
 from gateway.forwarding import RequestStream, call_arguments, forward_stream, forward_upload
+from gateway.request_pools import RequestPools
 from gateway.requests import read_request
 from gateway.service import SparkConnectService
 from workspace.identifiers import Principal
@@ -50,6 +51,7 @@ async def door():
         workspaces=None,
         paths=None,
         audited=None,
+        pools=RequestPools(),
     )
     server = aio.server()
     server.add_generic_rpc_handlers((service,))

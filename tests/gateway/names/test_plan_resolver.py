@@ -6,13 +6,19 @@ import pytest
 import zstandard
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
+from gateway.audit import Audit
+from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError
 from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_embed_statement
+from gateway.names.path_checks import PathChecks
 from gateway.names.plan_resolver import PlanResolver
+from gateway.names.request_resolver import RequestResolver
 from gateway.names.word_search import WordSearch
-from gateway.plan_decoding import decode_plan, replace_plan
+from gateway.plan_decoding import PlanDecoder
+from gateway.request_pools import RequestPools
 from gateway.requests import read_request
 from gateway.session_settings import SessionSettings
+from gateway.storage import make_workspace_reads
 from workspace.identifiers import TableUuid
 from workspace.records import TableState, TemporaryTable
 from workspace.workspaces import Workspaces
@@ -56,6 +62,11 @@ def request(plan):
     return read_request(message.SerializeToString(), "ExecutePlan")
 
 
+async def decode(request):
+    decoder = PlanDecoder(RequestPools())
+    return await decoder.decode(decoder.read(request))
+
+
 def compress(operation, kind):
     data = zstandard.compress(operation.SerializeToString())
     return base_pb2.Plan(compressed_operation=Operation(data=data, op_type=kind, compression_codec=1))
@@ -66,25 +77,35 @@ async def test_compressed_plan_is_compressed_again(resolve, kind):
     plain = root("select * from dfs.tmp.t") if kind == "root" else command("select * from dfs.tmp.t")
     kinds = {"root": Operation.OP_TYPE_RELATION, "command": Operation.OP_TYPE_COMMAND}
     original = request(compress(getattr(plain, kind), kinds[kind]))
-    plan = await decode_plan(original)
+    decoded = await decode(original)
+    plan = decoded.plan
     assert plan == plain
     assert resolve(plan)
-    data = replace_plan(original, plan).data
+    data = original.with_plan(decoded.encode()).data
     changed = base_pb2.ExecutePlanRequest.FromString(data)
     assert changed.plan.compressed_operation.op_type == kinds[kind]
     replaced = read_request(data, "ExecutePlan")
-    assert await decode_plan(replaced) == plan
+    assert (await decode(replaced)).plan == plan
     changed.ClearField("plan")
     assert changed == original.decode_without_plan() == replaced.decode_without_plan()
 
 
-def test_compressed_plans_of_an_analysis_are_resolved(resolve):
+async def test_compressed_plans_of_an_analysis_are_resolved(workspaces):
     plan = compress(root("select * from dfs.tmp.t").root, Operation.OP_TYPE_RELATION)
     untouched = compress(root("select 1").root, Operation.OP_TYPE_RELATION)
     asked = base_pb2.AnalyzePlanRequest(session_id="s")
     asked.same_semantics.target_plan.CopyFrom(plan)
     asked.same_semantics.other_plan.CopyFrom(untouched)
-    assert resolve(asked)
+    resolver = PlanResolver(
+        workspaces, [TemporaryTable("t", TableUuid("t"), TableState.READY, "parquet")], SessionSettings()
+    )
+
+    async def get_resolver():
+        return resolver
+
+    current, pools = CurrentWorkspaces(workspaces, make_workspace_reads()), RequestPools()
+    resolution = RequestResolver(current, PathChecks(current, Audit(), pools), pools)
+    asked.ParseFromString(await resolution.resolve_analysis(asked.SerializeToString(), get_resolver))
     assert asked.same_semantics.other_plan == untouched
     data = zstandard.decompress(asked.same_semantics.target_plan.compressed_operation.data)
     assert relations_pb2.Relation.FromString(data).sql.query == "select * from system.session.`t`"
@@ -96,14 +117,14 @@ def test_compressed_plans_of_an_analysis_are_resolved(resolve):
 async def test_malformed_compression_is_refused(data):
     plan = base_pb2.Plan(compressed_operation=Operation(data=data, op_type=Operation.OP_TYPE_COMMAND))
     with pytest.raises(GatewayError, match="cannot be decompressed"):
-        await decode_plan(request(plan))
+        await decode(request(plan))
 
 
 async def test_huge_frame_is_refused_before_decompression():
     header = b"\x28\xb5\x2f\xfd\xe0" + (1 << 45).to_bytes(8, "little")
     plan = base_pb2.Plan(compressed_operation=Operation(data=header, op_type=Operation.OP_TYPE_COMMAND))
     with pytest.raises(GatewayError, match="is larger than"):
-        await decode_plan(request(plan))
+        await decode(request(plan))
 
 
 def test_text_of_an_old_client_is_resolved(resolve):

@@ -3,6 +3,7 @@
 import pytest
 
 from gateway.names.word_search import WordSearch
+from gateway.request_pools import RequestPools
 
 PIECE = 256 * 1024
 
@@ -29,5 +30,5 @@ class OnlyInPieces(bytes):
 
 
 async def test_large_request_is_searched_in_pieces():
-    assert await WordSearch(["dfs", "drop"]).matches(OnlyInPieces(3 * PIECE * b"x" + b"DROP"))
-    assert not await WordSearch(["dfs", "drop"]).matches(OnlyInPieces(10 * PIECE))
+    assert await WordSearch(["dfs", "drop"]).matches(OnlyInPieces(3 * PIECE * b"x" + b"DROP"), RequestPools())
+    assert not await WordSearch(["dfs", "drop"]).matches(OnlyInPieces(10 * PIECE), RequestPools())

@@ -1,6 +1,7 @@
 """A server between Lodge and Spark that records what reaches the backend.
 
-It forwards every call without changes. Tests start it in their own process, and read `Recorder.calls` while it runs.
+It forwards every call without changes. RPCs that Spark does not have yet are answered here, with the requests as the
+responses. Tests start the server in their own process, and read `Recorder.calls` while it runs.
 """
 
 import asyncio
@@ -11,7 +12,9 @@ from typing import Any, Self
 
 import grpc
 from grpc import aio
+from pyspark.sql.connect.proto import base_pb2
 
+_KNOWN = frozenset(base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods_by_name)
 _START_SECONDS = 10
 _MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 
@@ -88,6 +91,11 @@ class Recorder:
         metadata = tuple(context.invocation_metadata() or ())
         call = Call(method.rpartition("/")[2], metadata)
         self.calls.append(call)
+        if call.method not in _KNOWN:
+            async for request in requests:
+                call.messages.append(request)
+                await context.write(request)
+            return
 
         async def record() -> AsyncIterator[bytes]:
             async for request in requests:

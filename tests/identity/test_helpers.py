@@ -83,14 +83,14 @@ def test_recorder_forwards_calls_and_records_them() -> None:
     with Recorder(f"sc://127.0.0.1:{port}") as recorder:
         with grpc.insecure_channel(recorder.address.removeprefix("sc://")) as channel:
             answers = list(
-                channel.stream_stream(SERVICE + "MethodOfTomorrow")(iter([b"a", b"b"]), metadata=[("x-mine", "m")])
+                channel.stream_stream(SERVICE + "AddArtifacts")(iter([b"a", b"b"]), metadata=[("x-mine", "m")])
             )
             with pytest.raises(grpc.RpcError) as raised:
                 channel.unary_unary(SERVICE + "Config")(b"c", metadata=[("x-fail", "1")])
         assert answers == [b"a", b"b"]
         assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert [(call.method, call.messages) for call in recorder.calls] == [
-            ("MethodOfTomorrow", [b"a", b"b"]),
+            ("AddArtifacts", [b"a", b"b"]),
             ("Config", [b"c"]),
         ]
         assert recorder.calls[0].metadata_by_key["x-mine"] == "m"

@@ -1,6 +1,7 @@
 """The configuration of connections, made from the settings."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 import structlog
 
@@ -10,21 +11,22 @@ from gateway.connections.tls import TlsFiles
 from lodge.settings import ReapSettings, ServeSettings
 from lodge.tls_settings import CERTIFICATE_METHOD
 
+_NO_TOKENS: Mapping[str, str] = MappingProxyType({})
 _OTHER_OPEN_FILES = 512
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-def backend_access(settings: ReapSettings, spark_token: str = "") -> BackendAccess:
+def backend_access(settings: ReapSettings, tokens: Mapping[str, str] = _NO_TOKENS) -> BackendAccess:
     """Return how Lodge authenticates to its backends.
 
     Args:
         settings: The settings of the command.
-        spark_token: The token of the local Spark server. Empty if there is none.
+        tokens: The tokens of backends that Lodge has started, by address.
     """
     return BackendAccess(
         token_file=settings.backend_token_file,
-        token=spark_token,
+        tokens=tokens,
         ca=settings.backend_ca,
         certificate=settings.backend_certificate,
         key=settings.backend_key,

@@ -185,7 +185,7 @@ def config_for(
         adopts_left_sessions=settings.records == "kubernetes",
         admins=settings.admins,
         principal_backends={Principal(name): address for name, address in settings.principal_backend.items()},
-        backend_access=backend_access(settings, spark_token),
+        backend_access=backend_access(settings, {} if spark is None else {spark.address: spark_token}),
         connections=connection_limits(settings, raise_open_file_limit()),
         tls=server_tls(settings, methods),
     )

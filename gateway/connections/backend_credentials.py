@@ -3,7 +3,7 @@
 The token and the TLS files belong to Lodge, not to a client. Tokens of clients never reach a backend.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,14 +27,14 @@ class BackendAccess:
     Attributes:
         token_file: A file with the tokens that Lodge sends with every call, in the form of
             :func:`~gateway.connections.credential_files.read_backend_tokens`. None if Lodge sends no token.
-        token: The token itself, for a backend that Lodge has started. Only used without ``token_file``.
+        tokens: The tokens of backends that Lodge has started, by address. They take precedence over the file.
         ca: The certificate authorities that sign the certificates of backends. None for those that gRPC trusts.
         certificate: The certificate of Lodge, for backends that require one. None if there is none.
         key: The private key of the certificate.
     """
 
     token_file: Path | None = None
-    token: str = field(default="", repr=False)
+    tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
     ca: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
@@ -55,9 +55,10 @@ class _Contents:
         Raises:
             CredentialFileError: If a file cannot be used.
         """
-        tokens = BackendTokens(default=access.token)
+        tokens = BackendTokens()
         if access.token_file is not None:
             tokens = read_backend_tokens(_TOKEN_SETTING, access.token_file)
+        tokens = BackendTokens({**tokens.by_backend, **access.tokens}, tokens.default)
         ca = None if access.ca is None else read_authorities("backend_ca", access.ca)
         pair = None
         if access.certificate is not None and access.key is not None:
@@ -82,7 +83,7 @@ class BackendCredentials:
         self._access = access
         self._rejected = ""
         self._contents = _Contents.read(access)
-        self.has_tokens = access.token_file is not None or bool(access.token)
+        self.has_tokens = access.token_file is not None or bool(access.tokens)
 
     def reload(self) -> bool:
         """Read the files again. If a file cannot be used, the previous contents stay in effect.

@@ -154,6 +154,13 @@ async def test_each_backend_gets_only_its_own_token(fake: FakeBackend, token_fil
     await backends.close()
 
 
+async def test_backend_that_lodge_has_started_gets_its_own_token(fake: FakeBackend, token_file: Path) -> None:
+    backends = Backends([fake.address], access=BackendAccess(token_file, tokens={fake.address: "started"}))
+    await config(only(backends))
+    assert fake.tokens == ["Bearer started"]
+    await backends.close()
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -175,16 +182,16 @@ def test_unusable_token_file_is_refused_at_the_start(token_file: Path, content: 
 
 
 def test_token_is_not_shown(token_file: Path) -> None:
-    access = BackendAccess(token=TOKEN)
+    access = BackendAccess(tokens={"sc://127.0.0.1:1": TOKEN})
     credentials = BackendCredentials(BackendAccess(token_file))
     for each in (access, credentials, vars(credentials)["_contents"], Backends([], access=access)):
         assert TOKEN not in repr(each)
 
 
-async def test_token_that_crosses_a_network_without_tls_is_reported() -> None:
+async def test_token_that_crosses_a_network_without_tls_is_reported(token_file: Path) -> None:
     exposed, safe = "sc://spark.example:1", ["sc://127.0.0.1:1", "sc://localhost:1", "sc://[::1]:1"]
     with structlog.testing.capture_logs() as logs:
-        backends = Backends([exposed, *safe, "sc://spark.example:1/;use_ssl=true"], access=BackendAccess(token=TOKEN))
+        backends = Backends([exposed, *safe, "sc://spark.example:1/;use_ssl=true"], access=BackendAccess(token_file))
     assert [(event["event"], event["backends"]) for event in logs] == [("backend_token_exposed", [exposed])]
     await backends.close()
 
@@ -283,7 +290,7 @@ async def test_adding_the_token_costs_little() -> None:
 
     def nothing(request: bytes, metadata: Any = None, timeout: float | None = None) -> None: ...
 
-    own = partial(BackendCredentials(BackendAccess(token=TOKEN)).metadata, "sc://127.0.0.1:1")
+    own = partial(BackendCredentials(BackendAccess(tokens={"sc://h:1": TOKEN})).metadata, "sc://h:1")
     call = add_metadata(lambda _: nothing, own)("/method")
     metadata = tuple((f"key-{number}", "value") for number in range(5))
     best = float("inf")

@@ -54,7 +54,7 @@ def connection_limits(settings: ServeSettings, open_file_limit: int) -> Connecti
 
 
 def server_tls(settings: ServeSettings, methods: Collection[str]) -> ServerTls | None:
-    """Return the TLS settings of the gateway, or None if it serves clients without TLS.
+    """Return the TLS settings of the gateway, or None without TLS.
 
     Args:
         settings: The settings of ``lodge serve``.
@@ -72,6 +72,9 @@ def server_tls(settings: ServeSettings, methods: Collection[str]) -> ServerTls |
 
 
 def _next_port(address: str) -> str:
-    """Return the address with the next port. Port 0, with which the system chooses a port, stays 0."""
+    """Return the address with the next port.
+
+    Port 0 stays 0, because the system chooses a port.
+    """
     host, _, port = address.rpartition(":")
     return f"{host}:{int(port) + 1 if int(port) else 0}"

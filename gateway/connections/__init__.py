@@ -1,1 +1,4 @@
-"""Connections of clients and to backends: TLS, credentials of Lodge itself, and limits. Knows nothing of requests."""
+"""Connections with clients and backends: TLS, limits, and Lodge's own credentials.
+
+These modules do not know anything about requests. Another server for bytes could replace ``listener.py`` one day.
+"""

@@ -7,7 +7,10 @@ _TLS_PARAMETER = "use_ssl"
 
 
 class BackendAddressError(ValueError):
-    """A backend address that does not have the expected form. The message shows no parameters of the address."""
+    """A backend address that does not have the expected form.
+
+    The message shows neither the user information nor the parameters of the address, because they may be secret.
+    """
 
     def __init__(self, address: str) -> None:
         shown = address.partition(";")[0].rpartition("@")[2]

@@ -86,7 +86,9 @@ class BackendCredentials:
         self.has_tokens = access.token_file is not None or bool(access.tokens)
 
     def reload(self) -> bool:
-        """Read the files again. If a file cannot be used, the previous contents stay in effect.
+        """Read the files again.
+
+        If a file cannot be used, the previous contents of all files stay in effect.
 
         The method blocks, so call it in a thread, one call at a time.
 

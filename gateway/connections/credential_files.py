@@ -1,4 +1,4 @@
-"""Files with credentials of Lodge itself. An administrator or Kubernetes replaces them while Lodge runs."""
+"""Files with credentials of Lodge, which may be replaced while Lodge runs."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,9 @@ _TOKEN = re.compile(rb"[!-~]{1,16384}")
 
 
 class CredentialFileError(ValueError):
-    """A file of a setting that cannot be used. The message never contains a part of the file.
+    """A file of a setting that cannot be used.
+
+    The message never contains a part of the file.
 
     Attributes:
         setting: The setting that contains the path.

@@ -76,7 +76,7 @@ class ServerCertificates:
         self._rejected = ""
 
     def reload(self) -> None:
-        """Read the files again, and use them for new connections if they have changed and are valid.
+        """Use the current files for new connections, if they are valid.
 
         The method blocks, so call it in a thread, one call at a time.
         """

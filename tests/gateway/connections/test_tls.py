@@ -3,9 +3,11 @@
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,8 @@ import grpc
 import pytest
 import structlog
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from grpc import aio
 
 from gateway.connections.credential_files import CredentialFileError
@@ -249,6 +251,30 @@ async def test_guarantee_4_tls_1_2_is_the_minimum(mounted: Mounted, version: ssl
     async with listening(ServerTls(mounted.files)) as (_, addresses):
         negotiated = await asyncio.to_thread(negotiate, addresses.main)
     assert negotiated == (version.name.replace("_", ".") if is_accepted else None)
+
+
+async def test_rsa_key_works_and_does_not_stop_the_event_loop(mounted: Mounted) -> None:
+    key = rsa.generate_private_key(65537, 2048)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - DAY, now + DAY)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    mounted.files.certificate.write_bytes(pem)
+    mounted.files.key.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        )
+    )
+    begun = time.process_time()
+    for _ in range(10):
+        mounted.files.read()
+    assert (time.process_time() - begun) / 10 < 0.02
+    async with listening(ServerTls(mounted.files)) as (_, addresses), client(addresses.main, pem) as channel:
+        assert await call(channel) == b"x"
 
 
 async def test_client_without_tls_is_refused(mounted: Mounted) -> None:

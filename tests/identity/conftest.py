@@ -1,7 +1,7 @@
 """A recorded backend, and one gateway for each authentication method."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,13 @@ from tests.identity.methods import CertificateMethod, JwtMethod, KubernetesMetho
 from tests.identity.provider import IdentityProvider
 from tests.identity.recorder import Recorder
 
-KINDS = ("tokens", "jwt", "certificate", pytest.param("kubernetes", marks=[pytest.mark.slow, pytest.mark.cluster]))
+KINDS = (
+    "tokens",
+    "jwt",
+    "certificate",
+    "combined",
+    pytest.param("kubernetes", marks=[pytest.mark.slow, pytest.mark.cluster]),
+)
 TARGET = re.compile(r"sc://([^/;\s]+)")
 
 
@@ -40,22 +46,27 @@ def guarded(
     authority: CertificateAuthority,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[GuardedGateway]:
-    """A gateway with TLS and one method."""
+    """A gateway with TLS and one method, or with one method between others."""
     directory = tmp_path_factory.mktemp(request.param)
     files = authority.server()
-    tls: dict[str, Any] = {"certificate": str(files.certificate), "key": str(files.key)}
-    method = make_method(request, directory)
+    tls = {"certificate": str(files.certificate), "key": str(files.key)}
     settings: dict[str, Any] = {
         "audit_log": str(directory / "audit.log"),
         "failed_logins_per_minute": 1_000_000,  # replies are not delayed
+        "tls": tls,
     }
+    provider = IdentityProvider(directory)
+    methods = make_methods(request, directory, provider)
+    method = methods[len(methods) // 2]
     credentials = Credentials.issue(method)
+    for each in methods:
+        if isinstance(each, CertificateMethod):
+            tls["client_ca"] = str(each.client_authorities)
+        if isinstance(each, KubernetesMethod):
+            settings["kubeconfig"] = str(each.kubeconfig)
+    settings["authentication"] = [dict(each.settings()) for each in methods]
     config = directory / "lodge.yaml"
-    if isinstance(method, CertificateMethod):
-        tls["client_ca"] = str(method.client_authorities)
-    if isinstance(method, KubernetesMethod):
-        settings["kubeconfig"] = str(method.kubeconfig)
-    config.write_text(yaml.safe_dump({"authentication": [dict(method.settings())], "tls": tls, **settings}))
+    config.write_text(yaml.safe_dump(settings))
     lodge = start_lodge("--config", str(config), backend=recorder.address)
     guarded = GuardedGateway(
         method, lodge, target_of(lodge), authority.certificate, recorder, directory / "audit.log", credentials
@@ -64,15 +75,22 @@ def guarded(
     guarded.close()
 
 
-def make_method(request: pytest.FixtureRequest, directory: Path) -> MethodUnderTest:
-    provider = IdentityProvider(directory)
-    if request.param == "tokens":
-        return TokensMethod(directory, provider)
-    if request.param == "jwt":
-        return JwtMethod(provider)
-    if request.param == "certificate":
-        return CertificateMethod(directory, provider)
-    return KubernetesMethod(request.getfixturevalue("cluster"))
+def make_methods(
+    request: pytest.FixtureRequest, directory: Path, provider: IdentityProvider
+) -> Sequence[MethodUnderTest]:
+    """Return the methods of a gateway. The one in the middle is tested."""
+    match request.param:
+        case "tokens":
+            return [TokensMethod(directory, provider)]
+        case "jwt":
+            return [JwtMethod(provider)]
+        case "certificate":
+            return [CertificateMethod(directory, provider)]
+        case "combined":
+            tokens = TokensMethod(directory, provider)
+            tokens.valid("nobody")
+            return [tokens, JwtMethod(provider), CertificateMethod(directory, provider)]
+    return [KubernetesMethod(request.getfixturevalue("cluster"))]
 
 
 def target_of(lodge: LodgeProcess) -> str:

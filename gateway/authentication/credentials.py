@@ -3,12 +3,14 @@
 Clients send a token in the metadata key ``authorization`` or ``authentication``, as ``Bearer TOKEN``.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 MAX_TOKEN_BYTES = 16 * 1024
 TOKEN_KEYS = frozenset({"authorization", "authentication"})
+_VISIBLE = re.compile(r"[!-~]+", re.ASCII)
 _SCHEME = "bearer"
 _CERTIFICATE_KEY = "x509_pem_cert"
 
@@ -71,7 +73,7 @@ def _tokens(metadata: Any) -> Iterator[str]:
             if scheme.lower() != _SCHEME:
                 raise MalformedCredentialsError("the client sent credentials without the scheme Bearer")
             token = token.strip()
-            if not token or not token.isascii() or any(character.isspace() for character in token):
+            if _VISIBLE.fullmatch(token) is None:
                 raise MalformedCredentialsError("the client sent a malformed bearer token")
             if len(token) > MAX_TOKEN_BYTES:
                 raise MalformedCredentialsError(f"the client sent a token with more than {MAX_TOKEN_BYTES:,} bytes")

@@ -74,15 +74,19 @@ class PathChecks:
         """
         if b"/" not in request:
             return
+        texts = await self._pools.parse(len(request), self._find_in_settings, request)
+        if texts:
+            await self._check_texts(texts)
+
+    def _find_in_settings(self, request: bytes) -> Sequence[PathText]:
         try:
             operation = base_pb2.ConfigRequest.FromString(request).operation
         except DecodeError:
-            return  # Spark uses the same protocol and rejects the request
+            return ()  # Spark uses the same protocol and rejects the request
         values = [pair.value for pair in operation.set.pairs if "/" in pair.value]
-        if values:
-            texts = [PathText(value, TextUse.VALUE) for value in values]
-            texts += [each for value in values if "`" in value for each in find_path_texts(value)]
-            await self._check_texts(list(self._own_texts(texts)))
+        texts = [PathText(value, TextUse.VALUE) for value in values]
+        texts += [each for value in values if "`" in value for each in find_path_texts(value)]
+        return list(self._own_texts(texts))
 
     def _find(self, data: bytes, messages: Sequence[Message]) -> Sequence[PathText]:
         with_expressions = _SUBQUERIES.matches_now(data)
@@ -103,17 +107,17 @@ class PathChecks:
 
     async def _check_texts(self, texts: Sequence[PathText]) -> None:
         fence, reads = self._fence(), self._workspaces.reads
-        for each in texts:
-            if not fence.refuses(each.text, is_value=each.use is TextUse.VALUE):
-                continue
-            if each.use is TextUse.TABLE and await reads.run_or_abandon(self._is_permanent_table, each.text):
-                continue
-            raise self._refused(each.text)
-        paths = [each.text for each in texts if each.use is TextUse.PATH]
+        size_characters = sum(len(each.text) for each in texts)
+        refused = await self._pools.parse(size_characters, _find_refused, fence, texts)
+        for each in refused:
+            is_scan = each.use is TextUse.TABLE
+            if not (is_scan and await reads.run_or_abandon(self._is_permanent_table, each.text)):
+                raise self._refused(each.text)
+        paths = [each.text for each in texts if each.use is not TextUse.VALUE and each not in refused]
         if paths:
-            refused = await reads.run_or_abandon(_find_real, fence, paths)
-            if refused is not None:
-                raise self._refused(refused)
+            real = await reads.run_or_abandon(_find_real, fence, paths)
+            if real is not None:
+                raise self._refused(real)
 
     def _fence(self) -> PathFence:
         now = self._workspaces.now
@@ -144,6 +148,10 @@ class PathChecks:
             f"paths there. Use the name of a table, for example [{name}.t], or a path that cannot match the directory "
             "of the workspace.",
         )
+
+
+def _find_refused(fence: PathFence, texts: Sequence[PathText]) -> Sequence[PathText]:
+    return [each for each in texts if fence.refuses(each.text, is_value=each.use is TextUse.VALUE)]
 
 
 def _find_real(fence: PathFence, paths: Sequence[str]) -> str | None:

@@ -125,6 +125,8 @@ def test_compressed_plan_with_path_into_the_workspace_is_refused(victim, other):
 def test_link_to_the_workspace_is_refused(victim, other, tmp_path):
     (tmp_path / "link").symlink_to(victim)
     refused(lambda: other.read.parquet(str(tmp_path / "link")).collect())
+    refused(lambda: other.read.schema("a string").parquet(str(tmp_path / "link")).collect())
+    refused(lambda: other.range(1).write.mode("append").parquet(str(tmp_path / "link" / "x")))
     refused(lambda: other.sql(f"select * from parquet.`{tmp_path}/link/*.parquet`").collect())
 
 

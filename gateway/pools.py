@@ -9,9 +9,10 @@ Guarantees:
    refuses any further call.
 2. :meth:`Pool.run` returns only after the function has returned, even if the caller is cancelled. The caller can then
    safely undo the effects of the function.
-3. :meth:`Pool.run_or_abandon` returns after at most ``timeout_seconds``. A call that is still running is *abandoned*:
-   its thread continues, but no longer counts as one of the ``threads``, so hung calls do not block later calls. A pool
-   has at most ``max_abandoned`` such threads. After that, it refuses further calls until some of them return.
+3. :meth:`Pool.run_or_abandon` raises an error if the function has not returned after ``timeout_seconds``. The call is
+   then *abandoned*: its thread continues, but no longer counts as one of the ``threads``, so hung calls do not block
+   later calls. A pool has at most ``max_abandoned`` such threads. After that, it refuses further calls until some of
+   them return.
 4. A thread that hangs does not prevent the end of the process.
 """
 
@@ -67,13 +68,13 @@ class Pool:
         self._max_waiting = max_waiting
         self._executor = DaemonExecutor(threads + max_abandoned, name)
         self._active = 0
-        self._abandoned = 0
+        self._abandoned: set[asyncio.Future[Any]] = set()
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property
     def abandoned(self) -> int:
         """The number of threads that run abandoned calls."""
-        return self._abandoned
+        return len(self._abandoned)
 
     @property
     def waiting(self) -> int:
@@ -103,6 +104,8 @@ class Pool:
     ) -> _Result:
         """Call a function that can be abandoned safely, for example because it only reads.
 
+        If the caller is cancelled, CancelledError is raised at once, although the function may still run.
+
         Raises:
             GatewayError: If the pool refuses the call, or the function does not return in time.
         """
@@ -112,15 +115,13 @@ class Pool:
         except TimeoutError:
             raise self._refusal() from None
         running = self._start(partial(function, *args, **kwargs))
-        try:
-            done, _ = await asyncio.wait([running], timeout=self._timeout_seconds)
-        except asyncio.CancelledError:
-            self._abandon(running)
-            raise
+        running.add_done_callback(self._end)
+        if self._timeout_seconds is not None:
+            timer = asyncio.get_running_loop().call_later(self._timeout_seconds, self._abandon, running)
+            running.add_done_callback(lambda _: timer.cancel())
+        done, _ = await asyncio.wait([running], timeout=self._timeout_seconds)
         if not done:
-            self._abandon(running)
             raise self._refusal()
-        self._release()
         return running.result()
 
     async def close(self) -> None:
@@ -149,7 +150,7 @@ class Pool:
 
     def _is_stuck(self) -> bool:
         """Return whether the pool has only threads that run abandoned calls."""
-        return self._max_abandoned > 0 and self._abandoned >= self._max_abandoned and self._active >= self._threads
+        return 0 < self._max_abandoned <= len(self._abandoned) and self._active >= self._threads
 
     def _release(self) -> None:
         """Pass the thread of a call to the next waiting call."""
@@ -164,18 +165,19 @@ class Pool:
         return asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     def _abandon(self, running: "asyncio.Future[Any]") -> None:
-        """Replace the thread of a call that nobody waits for."""
-        running.add_done_callback(_retrieve)
-        if running.done() or self._abandoned >= self._max_abandoned:
-            running.add_done_callback(lambda _: self._release())
+        """Replace the thread of a call that has not returned in time."""
+        if running.done() or len(self._abandoned) >= self._max_abandoned:
             return
-        self._abandoned += 1
-        running.add_done_callback(self._end_abandoned)
-        log.warning("call_abandoned", pool=self._name, abandoned=self._abandoned)
+        self._abandoned.add(running)
+        log.warning("call_abandoned", pool=self._name, abandoned=len(self._abandoned))
         self._release()
 
-    def _end_abandoned(self, _: "asyncio.Future[Any]") -> None:
-        self._abandoned -= 1
+    def _end(self, running: "asyncio.Future[Any]") -> None:
+        _retrieve(running)
+        if running in self._abandoned:
+            self._abandoned.remove(running)
+        else:
+            self._release()
 
 
 class DaemonExecutor(Executor):
@@ -245,6 +247,6 @@ class DaemonExecutor(Executor):
 
 
 def _retrieve(running: "asyncio.Future[Any]") -> None:
-    """Retrieve the error of an abandoned call, so that asyncio does not log it."""
+    """Retrieve the error of a call that nobody may wait for, so that asyncio does not log it."""
     if not running.cancelled():
         running.exception()

@@ -36,6 +36,14 @@ async def hanging(pool, calls, run):
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def until_calls_return(pool):
+    """Wait until the pool has noticed that all its calls have returned."""
+    deadline = time.monotonic() + 10
+    while pool.abandoned or pool._active:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
 async def refused(call):
     with pytest.raises(GatewayError, match="LODGE_STORAGE_UNAVAILABLE"):
         await call
@@ -129,6 +137,25 @@ def test_hung_calls_are_abandoned_and_do_not_block_later_calls():
     asyncio.run(run())
 
 
+def test_cancelled_call_is_abandoned_only_if_it_does_not_return_in_time():
+    async def run():
+        pool = make_pool(threads=1, timeout_seconds=0.3, max_abandoned=1)
+        async with hanging(pool, 1, pool.run_or_abandon) as (task,):
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert pool.abandoned == 0
+            assert await asyncio.wait_for(pool.run(int), 10) == 0, "runs when the cancelled call is abandoned"
+            assert pool.abandoned == 1
+        await until_calls_return(pool)
+        async with hanging(pool, 1, pool.run_or_abandon) as (task,):
+            task.cancel()
+        await until_calls_return(pool)
+        await pool.close()
+
+    asyncio.run(run())
+
+
 def test_pool_refuses_calls_at_once_if_all_its_threads_hang():
     async def run():
         pool = make_pool(threads=1, timeout_seconds=0.5, max_abandoned=1)
@@ -139,6 +166,7 @@ def test_pool_refuses_calls_at_once_if_all_its_threads_hang():
                 begun = time.monotonic()
                 await refused(pool.run_or_abandon(int))
                 assert time.monotonic() - begun < 0.4
+        await until_calls_return(pool)
         assert await asyncio.wait_for(pool.run(int), 10) == 0
         await pool.close()
 

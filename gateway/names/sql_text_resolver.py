@@ -19,7 +19,7 @@ from pyspark.sql.connect.proto import relations_pb2
 
 from engine.scan_source import FORMAT
 from gateway.errors import GatewayError, ParseError
-from gateway.names.embedded_statements import EmbeddedStatements, TextPlace
+from gateway.names.embedded_statements import EmbeddedStatements, TextPlace, may_embed_statement
 from gateway.names.name_lookup import ONE_PATH, NameLookup
 from gateway.names.scan_relations import NamedScan, StatementScans, generate_alias
 from gateway.sql.execute_immediate import find_execute_immediate
@@ -33,6 +33,7 @@ from gateway.sql.table_options import TableOptionsError
 from gateway.sql.using_clause import find_using_clauses, write_options
 from workspace.name_comparison import comparable_name
 
+_WORDS_OF_NAMES = (FORMAT, "identifier", "\N{LATIN SMALL LETTER DOTLESS I}")
 _BEFORE_STATEMENT = frozenset({"BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT"})
 
 
@@ -94,6 +95,8 @@ class SqlTextResolver:
         Raises:
             GatewayError: If a name cannot be resolved, or the text is not allowed.
         """
+        if not self._may_need_changes(text, place):
+            return ResolvedText(text)
         text = self._complete_using_clauses(text)
         tokens = tokenize(text, self._dialect)
         self._embedded.check(text, tokens, place, parameters)
@@ -113,6 +116,18 @@ class SqlTextResolver:
         unused = (position for start, end, _ in spans for position in strings.find_positions(start, end))
         scans = [*(scan.to_relation() for scan in replacements.scans.values()), *replacements.inner_scans]
         return ResolvedText(replace_spans(text, spans), scans, frozenset(unused))
+
+    def _may_need_changes(self, text: str, place: TextPlace) -> bool:
+        """Return whether a text may contain a name to resolve or a statement to refuse.
+
+        The check avoids reading the tokens of most long texts, such as an ``INSERT`` of many values.
+        """
+        lowered = text.lower()
+        return (
+            any(word in lowered for word in _WORDS_OF_NAMES)
+            or self._lookup.mentions_workspace(text)
+            or may_embed_statement(text, place)
+        )
 
     def _resolve_immediates(
         self, text: str, tokens: Sequence[Token], parameters: Parameters, replacements: _Replacements

@@ -7,7 +7,7 @@ Guarantees:
 
 1. The tokens are in order and do not overlap. Between tokens, there are only whitespace and comments.
 2. Tokenizing takes linear time in the length of the text. A text with more than ``MAX_TOKENS`` tokens is refused when a
-   caller reads the next token, so tokens occupy at most about 150 MB.
+   caller reads the next token, so tokens occupy at most about 80 MB.
 
 Not guaranteed: the text may be invalid SQL. Spark reports the errors in invalid SQL.
 
@@ -18,10 +18,11 @@ import enum
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gateway.errors import statement_too_long
 
-MAX_TOKENS = 1_000_000
+MAX_TOKENS = 500_000
 
 
 class TokenKind(enum.Enum):
@@ -43,8 +44,7 @@ class TokenKind(enum.Enum):
     UNKNOWN = enum.auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A token of SQL text.
 
     Attributes:

@@ -248,3 +248,12 @@ def test_text_that_changes_something_is_found(text):
 
 def test_part_of_a_word_is_not_examined():
     assert not may_embed_statement("select created_at, updated, dropped from x", TextPlace.PLAN)
+
+
+def test_query_of_many_values_resolves_without_reading_its_tokens(resolve, monkeypatch):
+    monkeypatch.setattr("gateway.sql.lexer.MAX_TOKENS", 1000)
+    values = ", ".join(f"({number}, 'name {number}')" for number in range(1000))
+    assert not resolve(root(f"values {values}"))
+    for text in ("select * from dfs.tmp.t", "select * from identifier('t')"):
+        with pytest.raises(GatewayError, match="LODGE_STATEMENT_TOO_LONG"):
+            resolve(root(f"{text}, values {values}"))

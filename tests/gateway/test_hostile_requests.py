@@ -1,0 +1,258 @@
+"""Large and hostile requests occupy neither the event loop nor memory without a limit."""
+
+import asyncio
+import time
+import tracemalloc
+import uuid
+
+import pytest
+import zstandard
+from pyspark.sql.connect.proto import base_pb2, expressions_pb2, relations_pb2
+
+from gateway.errors import GatewayError
+from gateway.plan_decoding import MAX_FIELDS, PlanDecoder, UnreadablePlanError
+from gateway.request_pools import INLINE_BYTES, ByteBudget, RequestPools
+from gateway.requests import index_request, read_request
+from gateway.sql.lexer import DEFAULT_DIALECT, tokenize
+from gateway.sql.statements import DropTable, Insert
+from gateway.tables.recognition import SqlRecognition
+from gateway.wire import count_fields, encode_field
+
+MIB = 1024 * 1024
+STALL_SECONDS = 1.0  # the machine of the tests may be busy; without limits, a stall takes seconds to minutes
+METHODS = [method.name for method in base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods]
+Operation = base_pb2.Plan.CompressedOperation
+
+
+class StallMeter:
+    """Measures the longest time for which the event loop did not run."""
+
+    async def __aenter__(self):
+        self.longest_seconds = 0.0
+        self._task = asyncio.create_task(self._measure())
+        await asyncio.sleep(0)
+        return self
+
+    async def __aexit__(self, *_):
+        await asyncio.sleep(0.002)
+        self._task.cancel()
+
+    async def _measure(self):
+        last = time.perf_counter()
+        while True:
+            await asyncio.sleep(0.001)
+            now = time.perf_counter()
+            self.longest_seconds = max(self.longest_seconds, now - last)
+            last = now
+
+
+@pytest.fixture
+async def pools():
+    pools = RequestPools()
+    yield pools
+    await pools.close()
+
+
+def execution(plan):
+    head = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4())).SerializeToString()
+    return read_request(head + encode_field(3, plan), "ExecutePlan")
+
+
+def compressed(data, kind=Operation.OP_TYPE_RELATION):
+    operation = Operation(data=zstandard.compress(data), op_type=kind, compression_codec=1)
+    return base_pb2.Plan(compressed_operation=operation).SerializeToString()
+
+
+async def decode(pools, request):
+    decoder = PlanDecoder(pools)
+    plan = decoder.read(request)
+    async with decoder.reserve(plan):
+        return await decoder.decode(plan)
+
+
+@pytest.mark.parametrize("method", [*METHODS, "MethodOfTomorrow"])
+async def test_millions_of_fields_are_refused_at_once(method):
+    data = b"\x22\x00" * (64 * MIB)
+    async with StallMeter() as meter:
+        with pytest.raises(GatewayError, match=r"more than 4,096 fields|occurs more than once|wrong wire type"):
+            index_request(data, method)
+    assert meter.longest_seconds < STALL_SECONDS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DROP TABLE " + "a." * (7 * MIB) + "a",
+        "WITH " + "a as (select 1), " * (14 * MIB // 17) + "b as (select 1) select 1 -- insert",
+        "CREATE TEMP TABLE " + "a." * (7 * MIB),
+        "INSERT INTO IDENTIFIER(" + "'a' || " * (2 * MIB) + "'a') SELECT 1",
+        "EXPLAIN CREATE TEMP TABLE t AS SELECT " + "a+" * (7 * MIB),
+        "-" * (14 * MIB),
+        "/*" * (7 * MIB),
+        "'" * (14 * MIB),
+    ],
+    ids=["drop", "with", "create", "identifier", "explain", "comment", "nested comments", "quotes"],
+)
+async def test_long_sql_does_not_occupy_the_event_loop(pools, text):
+    recognition = SqlRecognition(text, pools)
+    async with StallMeter() as meter:
+        try:
+            if await recognition.may_concern_tables():
+                statement = await recognition.parse(DEFAULT_DIALECT)
+                if isinstance(statement, Insert):
+                    await recognition.evaluate_names(statement, relations_pb2.SQL(query=text), DEFAULT_DIALECT)
+        except GatewayError as error:
+            assert error.condition == "LODGE_STATEMENT_TOO_LONG"
+    assert meter.longest_seconds < STALL_SECONDS
+
+
+async def test_insert_with_megabytes_of_values_is_parsed(pools):
+    text = "INSERT INTO t VALUES " + ", ".join(f"({number}, 'name {number}', {number}.5)" for number in range(250_000))
+    assert len(text) > 7 * MIB
+    recognition = SqlRecognition(text, pools)
+    assert await recognition.may_concern_tables()
+    statement = await recognition.parse(DEFAULT_DIALECT)
+    assert isinstance(statement, Insert)
+    assert statement.name.parts == ("t",)
+
+
+async def test_text_is_parsed_once(pools, monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        "gateway.tables.recognition.parse_statement", lambda *arguments: calls.append(arguments) or DropTable
+    )
+    for text in ("DROP TABLE t", "DROP TABLE t " + " " * 100_000):
+        recognition = SqlRecognition(text, pools)
+        assert await recognition.may_concern_tables()
+        await recognition.parse(DEFAULT_DIALECT)
+        await recognition.parse(DEFAULT_DIALECT)
+    assert len(calls) == 2
+
+
+def test_number_of_tokens_is_limited(monkeypatch):
+    monkeypatch.setattr("gateway.sql.lexer.MAX_TOKENS", 1000)
+    assert len(tokenize("a " * 1000)) == 1000
+    with pytest.raises(GatewayError, match="more than 1,000 words"):
+        tokenize("a " * 1001)
+
+
+@pytest.mark.parametrize("is_compressed", [True, False])
+@pytest.mark.parametrize("size", [2 * MIB, 32 * MIB])
+async def test_plan_of_empty_messages_is_refused_before_it_occupies_memory(pools, size, is_compressed):
+    empty = encode_field(relations_pb2.WithRelations.REFERENCES_FIELD_NUMBER, b"") * (size // 2)
+    number = relations_pb2.Relation.WITH_RELATIONS_FIELD_NUMBER
+    relation = encode_field(number, empty)
+    request = execution(compressed(relation) if is_compressed else encode_field(1, relation))
+    async with StallMeter() as meter:
+        with pytest.raises(GatewayError, match="more than 500,000 fields"):
+            await decode(pools, request)
+    assert meter.longest_seconds < STALL_SECONDS
+
+
+async def test_decompressed_size_counts():
+    pools = RequestPools(max_plan_bytes=MIB)
+    relation = relations_pb2.Relation()
+    relation.local_relation.data = bytes(2 * MIB)
+    tracemalloc.start()
+    with pytest.raises(GatewayError, match=r"is larger than 1,048,576 bytes"):
+        await decode(pools, execution(compressed(relation.SerializeToString())))
+    frame = zstandard.ZstdCompressor(write_content_size=False).compress(relation.SerializeToString())
+    operation = Operation(data=frame, op_type=Operation.OP_TYPE_RELATION, compression_codec=1)
+    with pytest.raises(GatewayError, match=r"is larger than 1,048,576 bytes"):
+        await decode(pools, execution(base_pb2.Plan(compressed_operation=operation).SerializeToString()))
+    assert tracemalloc.get_traced_memory()[1] < 5 * MIB
+    tracemalloc.stop()
+    await pools.close()
+
+
+async def test_large_plans_decode(pools):
+    relation = relations_pb2.Relation()
+    relation.local_relation.data = bytes(40 * MIB)
+    values = [expressions_pb2.Expression(literal=expressions_pb2.Expression.Literal(integer=n)) for n in range(100_000)]
+    many = relations_pb2.Relation()
+    many.filter.condition.unresolved_function.arguments.extend(values)
+    for each in (relation, many):
+        plan = base_pb2.Plan(root=each)
+        async with StallMeter() as meter:
+            assert (await decode(pools, execution(plan.SerializeToString()))).plan == plan
+            found = await decode(pools, execution(compressed(each.SerializeToString())))
+            assert found.plan == plan
+        assert meter.longest_seconds < STALL_SECONDS
+        assert base_pb2.Plan.FromString(found.encode()).compressed_operation.op_type == Operation.OP_TYPE_RELATION
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        encode_field(1, b"") + encode_field(2, b""),
+        encode_field(1, b"") * 2,
+        b"\x08\x01",
+        encode_field(3, encode_field(1, b"x") * 2),
+        encode_field(3, b"\x08\x01"),
+        encode_field(3, encode_field(1, b"x") + b"\x10\x01\x10\x02"),
+        b"\x9a\x00\x00",
+    ],
+)
+def test_plan_with_two_meanings_is_refused(pools, plan):
+    with pytest.raises(GatewayError):
+        PlanDecoder(pools).read(execution(plan))
+
+
+async def test_unreadable_plan_is_reported_with_its_decompressed_bytes(pools):
+    with pytest.raises(UnreadablePlanError) as raised:
+        await decode(pools, execution(compressed(b"\x0a\x05x")))
+    assert (raised.value.data, raised.value.was_compressed) == (b"\x0a\x05x", True)
+
+
+def test_fields_are_counted_at_any_depth():
+    relation = relations_pb2.Relation()
+    relation.filter.condition.unresolved_function.arguments.add().literal.integer = 1
+    relation.filter.input.local_relation.data = b"\x0a" * 1000
+    assert count_fields(relation.SerializeToString(), relation.DESCRIPTOR, MAX_FIELDS) == 9
+    packed = expressions_pb2.Expression.Literal()
+    packed.specialized_array.ints.values.extend([1] * 800)
+    assert count_fields(packed.SerializeToString(), packed.DESCRIPTOR, MAX_FIELDS) == 103
+    with pytest.raises(GatewayError, match="more than 3 fields"):
+        count_fields(relation.SerializeToString(), relation.DESCRIPTOR, 3)
+
+
+async def test_memory_for_plans_is_given_in_order():
+    budget, order = ByteBudget(100), []
+
+    async def work(name, size_bytes):
+        async with budget.reserve(size_bytes):
+            order.append(name)
+            assert budget.used_bytes <= 100
+            await asyncio.sleep(0.01)
+
+    await asyncio.gather(*(work(name, size) for name, size in zip("abcde", (60, 60, 500, 10, 90), strict=True)))
+    assert order == list("abcde")
+    assert budget.used_bytes == 0
+
+
+async def test_cancelled_wait_for_memory_does_not_keep_memory():
+    budget = ByteBudget(100)
+
+    async def wait(size_bytes):
+        async with budget.reserve(size_bytes):
+            pass
+
+    async with budget.reserve(100):
+        waiting = [asyncio.create_task(wait(100)), asyncio.create_task(wait(1))]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        await asyncio.sleep(0)
+    await waiting[1]
+    assert budget.used_bytes == 0
+
+
+async def test_wait_for_memory_ends_with_a_delay_for_the_client(monkeypatch):
+    monkeypatch.setattr("gateway.request_pools._WAIT_SECONDS", 0.01)
+    budget = ByteBudget(INLINE_BYTES)
+    async with budget.reserve(1):
+        with pytest.raises(GatewayError, match="LODGE_LIMIT_EXCEEDED") as raised:
+            async with budget.reserve(INLINE_BYTES):
+                pass
+    assert raised.value.retry_after_seconds == 1
+    assert budget.used_bytes == 0

@@ -70,7 +70,8 @@ def _open(method: MethodSettings, settings: ServeSettings) -> Method:
                     principal_from=[CertificateName(name) for name in method.principal_from],
                     groups_from=None if groups is None else CertificateGroups(groups),
                     naming=naming,
-                )
+                ),
+                None if settings.tls is None else settings.tls.client_ca,
             )
         case _:
             assert_never(method)

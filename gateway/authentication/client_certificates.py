@@ -1,22 +1,32 @@
 """The method ``certificate``: client certificates that TLS has verified.
 
-TLS verifies the certificate when a connection starts. This method verifies that the certificate is still valid, because
-connections live long, and reads the principal.
+TLS verifies the certificate when a connection starts. Connections live long, so this method verifies for each request
+that the certificate has not expired, and that its authority has not been withdrawn. Then it reads the principal.
+
+Not guaranteed: If an intermediate authority has signed a certificate, and its root authority is withdrawn, open
+connections continue until they are closed for their age. New connections are refused.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
+from functools import partial
+from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gateway.authentication.credentials import Credentials
 from gateway.authentication.identity import Identity
 from gateway.authentication.method import CredentialKind, DeniedError, Naming
+from gateway.authentication.source import Source, SourceError
+
+_MAX_FILE_BYTES = 16 * 1024 * 1024
+_TIMEOUT_SECONDS = 10.0
 
 
 class CertificateName(Enum):
@@ -64,15 +74,37 @@ class CertificateMethod:
 
     Args:
         settings: The settings.
+        authorities: The PEM file with the authorities that TLS trusts. None if it cannot change.
+        check_seconds: How often the method looks for changes of this file.
+
+    Raises:
+        SourceError: If the file cannot be read or contains no certificates.
     """
 
     kind = "certificate"
     reads = CredentialKind.CERTIFICATE
     max_cache_seconds: float | None = None
-    is_failing = False
 
-    def __init__(self, settings: CertificateSettings) -> None:
+    def __init__(
+        self, settings: CertificateSettings, authorities: Path | None = None, *, check_seconds: float = 1.0
+    ) -> None:
         self._settings = settings
+        self._withdrawn: frozenset[x509.Certificate] = frozenset()
+        self._trusted: frozenset[x509.Certificate] = frozenset()
+        self._source: Source[frozenset[x509.Certificate]] | None = None
+        if authorities is not None:
+            self._source = Source(
+                str(authorities),
+                partial(_read_file, authorities),
+                partial(self._update, str(authorities)),
+                period_seconds=check_seconds,
+                timeout_seconds=_TIMEOUT_SECONDS,
+            )
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the file with the authorities could not be read the last time."""
+        return self._source is not None and self._source.is_failing
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
         """Return the identity of a client certificate.
@@ -93,8 +125,21 @@ class CertificateMethod:
         return self._settings.naming.identity(self.kind, principal, groups, expires_at)
 
     async def watch(self, on_change: Callable[[], None]) -> None:
-        """Wait until the task is cancelled. The method has no source."""
-        await asyncio.Event().wait()
+        """Read the file with the authorities every second until the task is cancelled."""
+        if self._source is None:
+            await asyncio.Event().wait()
+        else:
+            await self._source.watch(on_change)
+
+    def _update(self, name: str, content: bytes) -> frozenset[x509.Certificate]:
+        """Use the authorities of a file from now on, and return them."""
+        try:
+            trusted = frozenset(x509.load_pem_x509_certificates(content))
+        except ValueError:
+            raise SourceError(f"The file [{name}] contains no valid certificates. Give a file in PEM format.") from None
+        self._withdrawn = (self._withdrawn | self._trusted) - trusted
+        self._trusted = trusted
+        return trusted
 
     def _check(self, certificate: x509.Certificate) -> None:
         now = datetime.fromtimestamp(time.time(), UTC)
@@ -102,6 +147,8 @@ class CertificateMethod:
             raise DeniedError("the certificate has expired", is_expired=True)
         if now < certificate.not_valid_before_utc:
             raise DeniedError("the certificate is not valid yet")
+        if _is_issued_by(certificate, self._withdrawn) and not _is_issued_by(certificate, self._trusted):
+            raise DeniedError("the authority of the certificate has been withdrawn")
         try:
             usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         except x509.ExtensionNotFound:
@@ -123,6 +170,25 @@ class CertificateMethod:
         if self._settings.groups_from is None:
             return ()
         return _attributes(certificate, _GROUP_ATTRIBUTES[self._settings.groups_from])
+
+
+def _is_issued_by(certificate: x509.Certificate, authorities: Iterable[x509.Certificate]) -> bool:
+    for authority in authorities:
+        if authority.subject == certificate.issuer:
+            try:
+                certificate.verify_directly_issued_by(authority)
+            except (InvalidSignature, TypeError, ValueError):
+                continue
+            return True
+    return False
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAX_FILE_BYTES)
+    except OSError as error:
+        raise SourceError(f"The file [{path}] cannot be read: {error.strerror}. Check the path.") from None
 
 
 def _names(certificate: x509.Certificate, kind: CertificateName) -> Sequence[str]:

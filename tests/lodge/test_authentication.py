@@ -125,6 +125,7 @@ def test_only_valid_tokens_reach_the_backend(
     assert {line["principal"] for line in serving.lines("session_started")} == {"ada", "bob"}
 
 
+@pytest.mark.slow
 def test_reload_changes_methods_and_keeps_them_if_it_is_refused(serving: Serving) -> None:
     token = create_token(serving.tokens, "ada")
     provider = IdentityProvider(serving.directory, algorithms=["EdDSA"])

@@ -15,7 +15,8 @@ from gateway.authentication.client_certificates import (
     CertificateSettings,
 )
 from gateway.authentication.method import Naming
-from tests.gateway.authentication.conftest import Call, identify, refusal
+from gateway.errors import GatewayError
+from tests.gateway.authentication.conftest import Call, eventually, identify, refusal, watching
 from tests.identity.certificates import DAY, CertificateAuthority
 
 URI, EMAIL, DNS = x509.UniformResourceIdentifier, x509.RFC822Name, x509.DNSName
@@ -76,6 +77,30 @@ async def test_certificate_that_is_not_valid_now_is_refused(authority: Certifica
 
 async def test_certificate_for_servers_is_refused(authority: CertificateAuthority) -> None:
     await refusal(authenticator(), call(authority, usage=ExtendedKeyUsageOID.SERVER_AUTH))
+
+
+async def test_withdrawn_authority_is_refused_on_open_connections(tmp_path: Path) -> None:
+    kept, withdrawn, namesake = (CertificateAuthority(tmp_path) for _ in range(3))
+    bundle, new = tmp_path / "clients.crt", tmp_path / "new.crt"
+    bundle.write_bytes(b"".join(each.certificate.read_bytes() for each in (kept, withdrawn, namesake)))
+    method = CertificateMethod(CertificateSettings(), bundle, check_seconds=0.05)
+    presented = {authority: call(authority) for authority in (kept, withdrawn, namesake)}
+    async with watching(method) as authorities:
+        for each in presented.values():
+            await identify(authorities, each)
+        new.write_bytes(kept.certificate.read_bytes() + namesake.certificate.read_bytes())
+        new.replace(bundle)
+
+        async def is_refused() -> bool:
+            try:
+                await authorities.identify(presented[withdrawn])
+            except GatewayError:
+                return True
+            return False
+
+        await eventually(is_refused, "the change is noticed")
+        for authority in (kept, namesake):
+            await identify(authorities, presented[authority])
 
 
 async def test_certificate_that_cannot_be_parsed_is_refused() -> None:

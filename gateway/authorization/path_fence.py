@@ -40,6 +40,7 @@ _MAX_PATTERN_CHARACTERS = 1024
 _UUID_CHARACTERS = frozenset("0123456789abcdef-")
 _PROCESS_LINKS = ("root", "cwd", "fd", "map_files")
 _MAX_ALTERNATIVES = 256
+_MAX_PATH_CHARACTERS = 4096  # the longest path that Linux accepts
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +105,14 @@ class PathFence:
                     continue
                 is_fixed = [not (_PATTERN.search(part) or UNKNOWN in part) for part in location.parts]
                 count = is_fixed.index(False) if False in is_fixed else len(is_fixed)
-                real = Path(os.path.realpath("/" + "/".join(location.parts[:count])))
-                if self._refuses_directory((*real.parts[1:], *location.parts[count:]), is_value=False):
+                real = _follow_links("/" + "/".join(location.parts[:count]))
+                if real is not None and self._refuses_directory((*real, *location.parts[count:]), is_value=False):
                     return True
             unscheme = _SCHEME.fullmatch(alternative)
             plain = unscheme[2] if unscheme else alternative
             if ".." in plain and plain.startswith("/") and not _PATTERN.search(plain):
-                real = Path(os.path.realpath(plain))  # links before .. change the meaning of ..
-                if self._refuses_directory(real.parts[1:], is_value=False):
+                real = _follow_links(plain)  # links before .. change the meaning of ..
+                if real is not None and self._refuses_directory(real, is_value=False):
                     return True
         return False
 
@@ -134,6 +135,13 @@ class PathFence:
         if len(parts) > 1 and _matches(parts[0], "proc"):
             return any(_matches(part, link) for part in parts[1:] for link in _PROCESS_LINKS)
         return any(_reaches(parts, root, is_value=is_value) for root in self._directories)
+
+
+def _follow_links(path: str) -> Sequence[str] | None:
+    """Return the names in the real path of a file. None if no file can have the path."""
+    if len(path) > _MAX_PATH_CHARACTERS or "\0" in path:
+        return None
+    return Path(os.path.realpath(path)).parts[1:]
 
 
 def _reaches(parts: Sequence[str], root: Sequence[str], *, is_value: bool) -> bool:

@@ -99,8 +99,8 @@ def test_only_owner_group_and_administrators_drop_permanent_tables(guarded, conn
     assert list(guarded.files.iterdir()) == []
     assert list((guarded.root / ".lodge" / "table-owners").iterdir()) == []
     wait_until(lambda: ("ops", "drop_table", "dfs.d", "ada") in administrative_acts(guarded), "the audit event")
-    (denied, _) = audit(guarded, "access_refused")
-    assert (denied["principal"], denied["target"], denied["name"]) == ("bob", "table", "dfs.a")
+    denied = [(each["principal"], each["target"], each["name"]) for each in audit(guarded, "access_refused")]
+    assert set(denied) == {("bob", "table", "dfs.a")}
     acts = administrative_acts(guarded)
     assert ("grace", "drop_table", "dfs.c", "ada") in acts
 

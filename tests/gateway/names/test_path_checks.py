@@ -1,0 +1,158 @@
+"""Requests with a path into the temporary workspace are refused and audited."""
+
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from pyspark.sql.connect.proto import base_pb2, relations_pb2
+from pyspark.sql.types import StructType
+
+from gateway.audit import Audit
+from gateway.current_workspaces import CurrentWorkspaces
+from gateway.errors import GatewayError
+from gateway.names.path_checks import PathChecks
+from gateway.pools import Pool
+from gateway.request_pools import RequestPools
+from gateway.stored_tables.table_descriptions import DESCRIPTION_FILE, TableDescription
+from workspace.workspaces import Workspace, Workspaces
+
+SESSION = "b45c25f6-ae64-4be0-bdd2-a6e50d1d191d"
+
+
+class RecordingAudit(Audit):
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: list[str] = []
+
+    def access_refused(self, *, target: str, name: str, reason: str) -> None:
+        assert target == "file"
+        self.refused.append(name)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    path = tmp_path / "data" / "tmp"
+    path.mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
+def audit() -> RecordingAudit:
+    return RecordingAudit()
+
+
+@pytest_asyncio.fixture
+async def checks(root: Path, audit: RecordingAudit):
+    temporary = Workspace("dfs.tmp", root, is_writable=True)
+    workspaces = Workspaces({"dfs": Workspace("dfs", root.parent), "dfs.tmp": temporary}, temporary)
+    pools = RequestPools()
+    reads = Pool("reads", 2, refusal=lambda: GatewayError("BUSY", "58000", "busy"), timeout_seconds=30, max_abandoned=2)
+    yield PathChecks(CurrentWorkspaces(workspaces, reads), audit, pools)
+    await reads.close()
+    await pools.close()
+
+
+def sql(text: str) -> base_pb2.Plan:
+    plan = base_pb2.Plan()
+    plan.command.sql_command.input.sql.query = text
+    return plan
+
+
+def scan(path: str | Path, schema: str = "") -> base_pb2.Plan:
+    source = relations_pb2.Read.DataSource(format="parquet", paths=[str(path)], schema=schema or None)
+    return base_pb2.Plan(root=relations_pb2.Relation(read=relations_pb2.Read(data_source=source)))
+
+
+async def check(checks: PathChecks, plan: base_pb2.Plan) -> None:
+    await checks.check(plan.SerializeToString(), [plan])
+
+
+async def is_refused(checks: PathChecks, plan: base_pb2.Plan) -> bool:
+    try:
+        await check(checks, plan)
+    except GatewayError as error:
+        assert (error.condition, error.sql_state) == ("LODGE_PATH_REFUSED", "42501")
+        return True
+    return False
+
+
+@pytest.mark.asyncio
+async def test_refusal_is_audited(checks, root, audit):
+    path = f"{root}/{SESSION}"
+    assert await is_refused(checks, sql(f"select * from parquet.`{path}`"))
+    assert await is_refused(checks, scan(path))
+    assert audit.refused == [path, path]
+    assert not await is_refused(checks, scan("/elsewhere"))
+    assert len(audit.refused) == 2
+
+
+@pytest.mark.asyncio
+async def test_names_in_workspaces_are_left_to_name_resolution(checks):
+    for name in ("dfs.`*`", "dfs.tmp.`*`", "DFS.`tmp/x`", "dfs.tmp.`.lodge`", f"dfs.`tmp/{SESSION}`"):
+        assert not await is_refused(checks, sql(f"select * from {name}")), name
+    assert await is_refused(checks, sql(f"select * from parquet.`tmp/{SESSION}`"))
+
+
+@pytest.mark.asyncio
+async def test_links_are_followed(checks, root, tmp_path):
+    (tmp_path / "link").symlink_to(root)
+    for plan in (scan(tmp_path / "link"), scan(tmp_path / "link", "a int"), scan(f"file:{tmp_path}/link/*/x")):
+        assert await is_refused(checks, plan)
+    assert not await is_refused(checks, scan(tmp_path / "other"))
+
+
+@pytest.mark.asyncio
+async def test_scan_of_a_permanent_table_passes_only_in_the_form_that_lodge_sends(checks, root):
+    for name in ("kept", SESSION):
+        (root / name).mkdir()
+        description = TableDescription(StructType(), "parquet", {})
+        (root / name / DESCRIPTION_FILE).write_text(description.encode())
+    (root / "files").mkdir()
+    assert not await is_refused(checks, scan(root / "kept", "a int"))
+    for plan in (
+        scan(root / "kept"),
+        scan(f"{root}/kept/", "a int"),
+        scan(f"{root}/kep*", "a int"),
+        scan(root / "kept" / "x", "a int"),
+        scan(root / "files", "a int"),
+        scan(root / SESSION, "a int"),
+        scan(root, "a int"),
+        sql(f"select * from parquet.`{root}/kept`"),
+    ):
+        assert await is_refused(checks, plan)
+    overwrites = base_pb2.Plan()
+    overwrites.command.write_operation.input.CopyFrom(scan(root / "kept", "a int").root)
+    overwrites.command.write_operation.path = str(root / "kept")
+    assert await is_refused(checks, overwrites)
+
+
+@pytest.mark.asyncio
+async def test_settings_with_paths_into_the_workspace_are_refused(checks, root):
+    async def refused(value: str) -> bool:
+        request = base_pb2.ConfigRequest(session_id=SESSION)
+        request.operation.set.pairs.add(key="k", value=value)
+        try:
+            await checks.check_settings(request.SerializeToString())
+        except GatewayError as error:
+            assert error.condition == "LODGE_PATH_REFUSED"
+            return True
+        return False
+
+    assert await refused(f"{root}/x")
+    assert await refused(f"file:{root}")
+    assert await refused(f"select * from parquet.`{root}/x`")
+    for value in ("/", "/x", "America/New_York", "1", "parquet.`/x`"):
+        assert not await refused(value), value
+
+
+@pytest.mark.asyncio
+async def test_unreadable_plan_is_searched_as_bytes(checks, root):
+    assert await checks.may_lead_inside(b"\x0a\x20" + f"select * from parquet.`{root}/x`".encode() + b"\x12")
+    assert await checks.may_lead_inside(b"\x0a\x20" + f"{root}/x".encode())
+    assert not await checks.may_lead_inside(b"\x0a\x20/elsewhere/x /* hint */ a/b / \x12\xff/")
+
+
+@pytest.mark.asyncio
+async def test_long_path_is_checked_in_a_thread(checks):
+    assert not await is_refused(checks, scan("/x" + "/a" * 500_000))
+    assert await is_refused(checks, scan("/" + "/" * 1_000_000))

@@ -80,6 +80,10 @@ def audit(guarded, event: str) -> list[dict[str, object]]:
     return [entry for entry in map(json.loads, lines) if entry["event"] == event]
 
 
+def listed(spark: SparkSession) -> set[str]:
+    return {row.session_id for row in spark.sql("show sessions").collect()}
+
+
 def administrative_acts(guarded) -> list[tuple[object, ...]]:
     fields = ("principal", "act", "target", "owner")
     return [tuple(each.get(field) for field in fields) for each in audit(guarded, "administrative_act")]
@@ -155,12 +159,13 @@ def test_closed_session_interrupts_its_statements(guarded, connect_as, ops):
 
     thread = threading.Thread(target=run)
     thread.start()
-    wait_until((guarded.root / row.session_id).exists, "the start of the statement")
+    location = guarded.root / row.session_id
+    wait_until(lambda: any(location.glob("*/_temporary")), "the write of the statement")
     ops.sql(f"close session '{row.session_id}'").collect()
     thread.join(30)
     assert not thread.is_alive()
     assert [error.getCondition() for error in errors] == ["OPERATION_CANCELED"]
-    wait_until(lambda: not (guarded.root / row.session_id).exists(), "the end of the session")
+    wait_until(lambda: row.session_id not in listed(ops), "the end of the session")
 
 
 class Raw:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, assert_never
 from urllib.parse import unquote, urlsplit
 
+import structlog
+
 from gateway.authentication.client_certificates import (
     CertificateGroups,
     CertificateMethod,
@@ -27,6 +29,8 @@ from lodge.authentication_settings import (
 )
 from lodge.errors import SettingError
 from lodge.settings import ServeSettings
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 Methods = Mapping[Any, Method]
 """The authentication methods by their settings, in the order of the setting."""
@@ -127,6 +131,22 @@ def check_listen_address(settings: ServeSettings) -> None:
             "authentication method is configured. Configure a method with the setting authentication, or listen on "
             "127.0.0.1. To let everybody act as any user, set --allow-unauthenticated."
         )
+
+
+def log_risks(settings: ServeSettings) -> None:
+    """Log a warning for each setting that lets others read tokens or act as other users."""
+    if not settings.authentication:
+        if settings.allow_unauthenticated:
+            _log.warning("unauthenticated_clients_allowed", listen=settings.listen)
+        return
+    reads_tokens = any(method.kind != "certificate" for method in settings.authentication)
+    if reads_tokens and settings.tls is None and not _is_loopback(settings.listen):
+        _log.warning("tokens_not_encrypted", listen=settings.listen)
+    for method in settings.authentication:
+        if isinstance(method, JwtSettings):
+            parts = urlsplit(method.jwks)
+            if parts.scheme == "http" and not _is_loopback(f"{parts.netloc}"):
+                _log.warning("jwks_not_encrypted", jwks=method.jwks)
 
 
 def check_certificate_method(before: ServeSettings, after: ServeSettings) -> None:

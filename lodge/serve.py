@@ -34,7 +34,7 @@ from gateway.metrics import GatewayGauges, GatewayMetrics
 from gateway.server import Gateway
 from gateway.sessions.lease_thread import STALL_LIMIT_LEASES
 from lodge.audit_log import open_audit_log
-from lodge.authentication import method_list
+from lodge.authentication import log_risks, method_list
 from lodge.configuration import Configuration
 from lodge.connections import backend_access, connection_limits, server_tls
 from lodge.embedded_spark import EmbeddedSpark, start_spark
@@ -84,8 +84,7 @@ async def _serve(configuration: Configuration, reload: asyncio.Event) -> None:
     settings, workspaces = configuration.settings, configuration.workspaces
     forbid_core_dumps()
     await asyncio.to_thread(configuration.open_authentication)
-    if settings.allow_unauthenticated:
-        _log.warning("unauthenticated_clients_allowed", listen=settings.listen)
+    log_risks(settings)
     async with AsyncExitStack() as stack:
         audit = Audit(stack.enter_context(open_audit_log(settings)))
         spark, spark_token = None, ""

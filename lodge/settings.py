@@ -410,6 +410,15 @@ class ServeSettings(ReapSettings):
             raise ValueError("it needs --backend or --principal-backend; the local Spark has a token of its own")
         return value
 
+    @field_validator("admins")
+    @classmethod
+    def _check_admins(cls, value: tuple[str, ...], settings: ValidationInfo) -> tuple[str, ...]:
+        if any(not name.removeprefix("group:") for name in value):
+            raise ValueError("it must be a principal such as ops, or a group such as group:admins")
+        if value and settings.data.get("authentication") == ():
+            raise ValueError("it needs an authentication method; configure one with the setting authentication")
+        return value
+
     @field_validator("tls")
     @classmethod
     def _check_tls(cls, value: TlsSettings | None, settings: ValidationInfo) -> TlsSettings | None:

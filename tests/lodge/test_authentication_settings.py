@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
-from lodge.authentication import check_certificate_method, check_listen_address, method_list, open_methods
+from lodge.authentication import check_certificate_method, check_listen_address, log_risks, method_list, open_methods
 from lodge.authentication_settings import CertificateSettings, JwtSettings, KubernetesSettings, TokensSettings
 from lodge.errors import SettingError
 from lodge.settings import ServeSettings
@@ -189,3 +190,41 @@ def test_reload_cannot_change_how_certificates_are_requested() -> None:
         with pytest.raises(SettingError, match="This needs a restart"):
             check_certificate_method(before, after)
     check_certificate_method(both, both)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "events"),
+    [
+        ([], []),
+        (["--allow-unauthenticated", "--listen=0.0.0.0:1"], ["unauthenticated_clients_allowed"]),
+        (["--authentication=[{kind: tokens, file: /a}]", "--listen=127.0.0.1:1"], []),
+        (["--authentication=[{kind: tokens, file: /a}]", "--listen=0.0.0.0:1"], ["tokens_not_encrypted"]),
+        (["--authentication=[{kind: tokens, file: /a}]", "--listen=0.0.0.0:1", "--tls={certificate: a, key: b}"], []),
+        ([f"--authentication=[{{{JWT}, jwks: 'http://192.0.2.1/j'}}]"], ["jwks_not_encrypted"]),
+        ([f"--authentication=[{{{JWT}, jwks: 'http://127.0.0.1:8080/j'}}]"], []),
+        ([f"--authentication=[{{{JWT}, jwks: 'https://192.0.2.1/j'}}]"], []),
+    ],
+)
+def test_start_warns_about_risks(arguments: list[str], events: list[str]) -> None:
+    with capture_logs() as logs:
+        log_risks(read(*arguments))
+    assert [line["event"] for line in logs] == events
+    assert all(line["log_level"] == "warning" for line in logs)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--admins=ops"], "it needs an authentication method"),
+        (["--admins=group:", "--authentication=[{kind: tokens, file: /a}]"], "a group such as group:admins"),
+        (["--admins=ops,", "--authentication=[{kind: tokens, file: /a}]"], "a group such as group:admins"),
+    ],
+)
+def test_administrators_need_names_and_a_method(arguments: list[str], problem: str) -> None:
+    with pytest.raises(SettingError, match="of the setting admins is not valid") as error:
+        read(*arguments)
+    assert problem in str(error.value)
+    assert read("--admins=ops,group:admins", "--authentication=[{kind: tokens, file: /a}]").admins == (
+        "ops",
+        "group:admins",
+    )

@@ -16,7 +16,8 @@ Guarantees:
 If the connection is reset before the first response, the backend may not have received the plan. It then answers that
 the operation does not exist. This answer does not prove that the plan cannot arrive later, because the server starts
 operations in other threads than those that answer this call. Therefore, the plan is not sent again, and the execution
-fails. This is rare, because each statement first makes other calls on the same connection.
+fails. Before that, this class waits for a plan that may still arrive, and interrupts it. This case is rare, because
+each statement first makes other calls on the same connection.
 
 Source: [spark-connect-server ExecuteGrpcResponseSender]: a client must reattach to a stream that ended without
 ``result_complete``.
@@ -51,6 +52,8 @@ REATTACH_SECONDS = 30.0
 _CLEANUP_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 2.0
+_IN_FLIGHT_SECONDS = 2.0
+_UNKNOWN_OPERATION = "INVALID_HANDLE.OPERATION_NOT_FOUND"
 _DISCONNECTED = "INVALID_CURSOR.DISCONNECTED"
 _HANDLE_LOST = "INVALID_HANDLE."
 
@@ -233,8 +236,8 @@ class BackendSession:
 
     async def _result(self, method: str, request: _Execution, on_progress: OnProgress | None) -> ExecutionResult:
         """Follow an operation until it has ended."""
-        following = _Following(method, request, self._build(base_pb2.ReattachExecuteRequest))
-        following.reattach.operation_id = request.operation_id
+        reattach = self._build(base_pb2.ReattachExecuteRequest, operation_id=request.operation_id)
+        following = _Following(method, request, reattach, is_plan_in_flight=method == "ExecutePlan")
         retry = tenacity.AsyncRetrying(
             sleep=asyncio.sleep,
             stop=tenacity.stop_after_delay(REATTACH_SECONDS),
@@ -249,7 +252,7 @@ class BackendSession:
                 if error is not None:
                     await self._fail(error, following)
         except asyncio.CancelledError:
-            await self._interrupt(request.operation_id)
+            await self._stop(following)
             raise
         finally:
             error = None  # an error and a frame that refer to each other would keep the plan in memory
@@ -286,14 +289,13 @@ class BackendSession:
         return None
 
     async def _fail(self, error: BackendError, following: "_Following") -> None:
-        """Raise the error of an execution. Interrupt the operation first if it may still run."""
+        """Raise the error of an execution. Stop the operation first if it may still run."""
         reset = following.reset
         try:
-            if reset is None:
+            if reset is None or not (_is_reset(error) or condition_of(error.error).startswith(_HANDLE_LOST)):
                 raise error
-            await self._interrupt(following.reattach.operation_id)
-            is_lost = _is_reset(error) or condition_of(error.error).startswith(_HANDLE_LOST)
-            raise reset if is_lost else error
+            await self._stop(following)
+            raise reset
         finally:
             following.reset = None
             del error, reset
@@ -313,6 +315,30 @@ class BackendSession:
             raise BackendError(error, self._backend.address) from error
         finally:
             call.cancel()
+
+    async def _stop(self, following: "_Following") -> None:
+        """Interrupt an operation. If the backend may not have received its plan yet, wait for the plan.
+
+        Without the wait, the plan could arrive after the interrupt, and change what the caller has undone by then.
+        """
+        operation_id = following.reattach.operation_id
+        await self._interrupt(operation_id)
+        if not following.is_plan_in_flight:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_IN_FLIGHT_SECONDS):
+                while await self._is_unknown(following.reattach):  # noqa: ASYNC110 - no event reports its arrival
+                    await asyncio.sleep(_FIRST_PAUSE_SECONDS)
+        await self._interrupt(operation_id)
+
+    async def _is_unknown(self, reattach: base_pb2.ReattachExecuteRequest) -> bool:
+        """Return whether the backend has the session, but does not know the operation."""
+        try:
+            async for _ in self._stream("ReattachExecute", reattach):
+                break
+        except BackendError as error:
+            return condition_of(error.error) == _UNKNOWN_OPERATION
+        return False
 
     async def _interrupt(self, operation_id: str) -> None:
         """Interrupt an operation. Releasing the operation would not stop its Spark jobs."""
@@ -354,6 +380,7 @@ class _Following:
         method: The method of the next call.
         request: The request of the next call.
         reattach: The request for reattaching after the last response.
+        is_plan_in_flight: Whether the backend may not have received the plan yet.
         is_complete: Whether the operation has ended.
         reset: The error of the last reset of the connection.
     """
@@ -361,6 +388,7 @@ class _Following:
     method: str
     request: _Execution
     reattach: base_pb2.ReattachExecuteRequest
+    is_plan_in_flight: bool
     is_complete: bool = False
     reset: BackendError | None = None
     _observed: dict[str, int] = field(default_factory=dict)
@@ -370,6 +398,7 @@ class _Following:
 
     def take(self, response: base_pb2.ExecutePlanResponse) -> None:
         """Record a response."""
+        self.is_plan_in_flight = False
         if response.response_id:
             self.reattach.last_response_id = response.response_id
         self._server_side_session_id = response.server_side_session_id or self._server_side_session_id

@@ -23,7 +23,8 @@ def connect(lodge) -> Iterator[Callable[..., SparkSession]]:
 
     def make(gateway=lodge, **parameters: str) -> SparkSession:
         suffix = "".join(f";{key}={value}" for key, value in parameters.items())
-        session = SparkSession.builder.remote(f"{gateway.address}/{suffix}").create()
+        address = gateway.address if ";" in gateway.address else f"{gateway.address}/"
+        session = SparkSession.builder.remote(address + suffix).create()
         sessions.append((gateway, session))
         return session
 

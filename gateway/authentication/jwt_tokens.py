@@ -184,8 +184,11 @@ def _read_file(path: Path) -> bytes:
 
 
 def _shown(value: object) -> str:
-    """Return a value of an unverified token for the log, shortened."""
-    return "missing" if value is None else f"[{str(value)[:_MAX_SHOWN_CHARACTERS]}]"
+    """Return a value of an unverified token for the log, shortened and without control characters."""
+    if value is None:
+        return "missing"
+    text = str(value)[:_MAX_SHOWN_CHARACTERS]
+    return f"[{''.join(character if character.isprintable() else '?' for character in text)}]"
 
 
 def _lower_first(text: str) -> str:

@@ -19,6 +19,7 @@ from gateway.errors import GatewayError, authentication_unavailable
 from gateway.pools import Pool
 
 _SECONDS_BETWEEN_REPORTS = 60.0
+_RETRY_SECONDS = 15.0
 _MAX_HUNG_READS = 2
 _CLOCK_STEP_SECONDS = 0.05
 
@@ -128,10 +129,11 @@ class Source(Generic[_Value]):
 
     def _pause_seconds(self) -> float:
         """Return the time until the next read, or until the value exceeds its maximum age."""
+        period = min(self._period_seconds, _RETRY_SECONDS) if self.is_failing else self._period_seconds
         if self._max_age_seconds is None or self._is_too_old:
-            return self._period_seconds
+            return period
         remaining = self._valid_at + self._max_age_seconds - time.monotonic()
-        return min(self._period_seconds, max(remaining, 0.0) + _CLOCK_STEP_SECONDS)
+        return min(period, max(remaining, 0.0) + _CLOCK_STEP_SECONDS)
 
     async def _refresh(self) -> None:
         if self._refreshing is None:

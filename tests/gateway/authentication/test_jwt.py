@@ -173,9 +173,11 @@ async def test_log_contains_the_answer_of_each_method(provider: IdentityProvider
     with capture_logs() as logs:
         await refusal(authenticator, call_with(token))
         await refusal(authenticator, call_with(provider.token("ada", aud="other")))
+        await refusal(authenticator, call_with(provider.token("ada", iss="\x1b[2J\n" + "x" * 1000)))
     assert [line["answers"] for line in logs] == [
         ["jwt: its issuer is [https://idp.example.net]"],
         ["jwt: audience doesn't match"],
+        [f"jwt: its issuer is [?[2J?{'x' * 195}]"],
     ]
     assert logs[0]["peer"] == "ipv4:192.0.2.7:50000"
     assert token not in str(logs)

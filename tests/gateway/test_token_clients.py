@@ -1,0 +1,97 @@
+"""PySpark with tokens over TLS, as ``sc://host:port/;use_ssl=true;token=…``."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.identity.certificates import CertificateAuthority
+from tests.identity.methods import change_token, create_token
+from tests.identity.provider import Flaw, IdentityProvider
+
+pytestmark = pytest.mark.slow
+
+CLIENT = """
+import sys
+from pyspark.sql.connect.session import SparkSession
+spark = SparkSession.builder.remote(sys.argv[1]).create()
+spark.sql("create temporary table t as select 1 a").collect()
+print(spark.table("t").collect()[0].a, flush=True)
+spark.stop()
+"""
+CLIENT_SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def guarded(start_lodge, spark_server, tmp_path_factory):
+    """A gateway with a token file and an identity provider, behind TLS."""
+    directory = tmp_path_factory.mktemp("guarded")
+    provider, authority = IdentityProvider(directory), CertificateAuthority(directory)
+    files = authority.server()
+    tokens = directory / "tokens.yaml"
+    token = create_token(tokens, "ada", "--expires", "1h")
+    methods = [
+        {"kind": "tokens", "file": str(tokens)},
+        {
+            "kind": "jwt",
+            "jwks": provider.jwks_file.as_uri(),
+            "issuer": provider.issuer,
+            "audience": provider.audience,
+            "principal_prefix": "idp:",
+        },
+    ]
+    gateway = start_lodge(
+        *("--authentication", json.dumps(methods)),
+        *("--tls", json.dumps({"certificate": str(files.certificate), "key": str(files.key)})),
+        backend=spark_server,
+    )
+    return gateway, authority, provider, tokens, token
+
+
+def connect(guarded, token):
+    """Run a client with a token, and return its process."""
+    gateway, authority, *_ = guarded
+    environment = os.environ | {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(authority.certificate)}
+    address = gateway.address if token is None else f"{gateway.address};token={token}"
+    return subprocess.run(
+        [sys.executable, "-c", CLIENT, address],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=CLIENT_SECONDS,
+        check=False,
+    )
+
+
+def principals(guarded):
+    lines = [json.loads(line) for line in guarded[0].log().splitlines() if line.startswith("{")]
+    return {line["principal"] for line in lines if line["event"] == "session_started"}
+
+
+def test_token_of_lodge_and_of_the_identity_provider_work(guarded):
+    _, _, provider, _, token = guarded
+    for each in (token, *(provider.token("ada", key=key) for key in provider.keys)):
+        done = connect(guarded, each)
+        assert done.stdout == "1\n", done.stderr
+    assert principals(guarded) == {"ada", "idp:ada"}
+    assert token not in guarded[0].log()
+
+
+def test_refused_client_reads_the_reason(guarded):
+    _, _, provider, tokens, _ = guarded
+    revoked = create_token(tokens, "ada")
+    change_token(tokens, revoked)
+    expired = provider.flawed_token("ada", Flaw.EXPIRED)
+    forged = provider.flawed_token("ada", Flaw.HS256_WITH_PUBLIC_KEY)
+    for token, reason in (
+        (None, "it has no credentials"),
+        (revoked, "the credentials are not valid"),
+        (forged, "the credentials are not valid"),
+        (expired, "the credentials have expired"),
+    ):
+        done = connect(guarded, token)
+        assert done.returncode != 0
+        assert f"The gateway did not authenticate this call: {reason}." in done.stderr
+        assert "LODGE_UNAUTHENTICATED" in done.stderr

@@ -12,7 +12,7 @@ Guarantees:
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import ParamSpec, TypeVar
 
 from gateway.errors import GatewayError, limit_exceeded
@@ -87,7 +87,7 @@ class RequestPools:
             max_fields: The maximum number of fields in a plan.
         """
         if plan_bytes <= INLINE_BYTES:
-            return self.budget.reserve(0)
+            return nullcontext()
         return self.budget.reserve(2 * plan_bytes + min(plan_bytes // 2, max_fields) * _FIELD_BYTES)
 
     async def close(self) -> None:
@@ -122,8 +122,7 @@ class ByteBudget:
             GatewayError: If the bytes are not free in time, or too many tasks wait.
         """
         size_bytes = min(size_bytes, self.total_bytes)
-        if size_bytes:
-            await self._acquire(size_bytes)
+        await self._acquire(size_bytes)
         try:
             yield
         finally:

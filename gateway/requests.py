@@ -172,28 +172,34 @@ class Rewritten(NamedTuple):
     moved_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
 class RequestIndex:
     """The fields of a request that are not checked yet.
 
-    Attributes:
-        method: The name of the method.
+    Args:
         data: The encoded request.
+        method: The name of the method.
+
+    Attributes:
+        client_type: The end of the client type. See :attr:`Request.client_type`.
+
+    Raises:
+        GatewayError: If the bytes are not a request, or not canonical.
     """
 
-    method: str
-    data: bytes = field(repr=False)
-    _fields: Mapping[int, Field]
-    _tags: tuple[Field, ...]
+    __slots__ = ("_data", "_fields", "_method", "_shape", "_tags", "client_type")
 
-    @property
-    def client_type(self) -> str:
-        """The end of the client type. See :attr:`Request.client_type`."""
-        found = self._fields.get(_SHAPES[self.method].client_type) if self.method in _SHAPES else None
-        if found is None:
-            return ""
-        start = max(found.start, found.end - _MAX_CLIENT_TYPE_BYTES)
-        return self.data[start : found.end].decode(errors="replace")
+    def __init__(self, data: bytes, method: str) -> None:
+        self._data = data
+        self._method = method
+        self._shape = shape = _SHAPES.get(method, _UNKNOWN_METHOD)
+        fields = read_fields(data, max_fields=_MAX_FIELDS)
+        self._fields = found = _check(fields, shape)
+        self._tags = tuple(each for each in fields if each.number == shape.tags) if shape.tags else ()
+        client_type = found.get(shape.client_type)
+        self.client_type = ""
+        if client_type is not None:
+            start = max(client_type.start, client_type.end - _MAX_CLIENT_TYPE_BYTES)
+            self.client_type = data[start : client_type.end].decode(errors="replace")
 
     def to_request(self, identity: Identity | None = None) -> Request:
         """Return the checked request, with the identity as its user context.
@@ -205,8 +211,7 @@ class RequestIndex:
         Raises:
             GatewayError: If the session id is not a UUID, or another id is too long or not UTF-8.
         """
-        shape = _SHAPES.get(self.method, _UNKNOWN_METHOD)
-        data = self.data
+        shape, data = self._shape, self._data
         context, plan = self._fields.get(_USER_CONTEXT), self._fields.get(shape.plan)
         principal = self._user_id(context) if identity is None else identity.principal
         key = SessionKey(principal, _session_id(self.id(_SESSION_ID)))
@@ -219,7 +224,7 @@ class RequestIndex:
             if plan_span is not None and (context is None or plan_tag_start > context.tag_start):
                 plan_tag_start, plan_span = plan_tag_start + moved, (plan_span[0] + moved, plan_span[1] + moved)
         return Request(
-            method=self.method,
+            method=self._method,
             identity=identity,
             key=key,
             operation_id=operation_id,
@@ -238,9 +243,9 @@ class RequestIndex:
         content = _user_context(principal)
         encoded = encode_field(_USER_CONTEXT, content)
         span = (start + len(encoded) - len(content), start + len(encoded))
-        if self.data[start:end] == encoded:
-            return Rewritten(self.data, span, 0)
-        view = memoryview(self.data)
+        if self._data[start:end] == encoded:
+            return Rewritten(self._data, span, 0)
+        view = memoryview(self._data)
         return Rewritten(b"".join([view[:start], encoded, view[end:]]), span, len(encoded) - (end - start))
 
     def id(self, number: int) -> bytes:
@@ -253,20 +258,19 @@ class RequestIndex:
         if found is None:
             return b""
         if found.end - found.start > _MAX_ID_BYTES:
-            raise invalid_handle(self.data[found.start : found.start + _MAX_ID_BYTES].decode(errors="replace"))
-        return self.data[found.start : found.end]
+            raise invalid_handle(self._data[found.start : found.start + _MAX_ID_BYTES].decode(errors="replace"))
+        return self._data[found.start : found.end]
 
     def _user_id(self, context: Field | None) -> Principal:
         if context is None:
             return Principal("")
-        user_id = b""
-        inner = read_fields(self.data, context.start, context.end, max_fields=_MAX_USER_CONTEXT_FIELDS)
-        for found in _check(inner, _USER_CONTEXT_SHAPE).values():
-            if found.number == _USER_ID:
-                if found.end - found.start > MAX_USER_ID_BYTES:
-                    raise user_id_too_long(found.end - found.start)
-                user_id = self.data[found.start : found.end]
-        return Principal(_text(user_id))
+        inner = read_fields(self._data, context.start, context.end, max_fields=_MAX_USER_CONTEXT_FIELDS)
+        found = _check(inner, _USER_CONTEXT_SHAPE).get(_USER_ID)
+        if found is None:
+            return Principal("")
+        if found.end - found.start > MAX_USER_ID_BYTES:
+            raise user_id_too_long(found.end - found.start)
+        return Principal(_text(self._data[found.start : found.end]))
 
 
 def index_request(data: bytes, method: str = "") -> RequestIndex:
@@ -279,10 +283,7 @@ def index_request(data: bytes, method: str = "") -> RequestIndex:
     Raises:
         GatewayError: If the bytes are not a request, or not canonical.
     """
-    shape = _SHAPES.get(method, _UNKNOWN_METHOD)
-    fields = read_fields(data, max_fields=_MAX_FIELDS)
-    tags = tuple(each for each in fields if each.number == shape.tags) if shape.tags else ()
-    return RequestIndex(method, data, _check(fields, shape), tags)
+    return RequestIndex(data, method)
 
 
 def read_request(data: bytes, method: str = "", identity: Identity | None = None) -> Request:
@@ -322,7 +323,7 @@ def _shape(message: Any) -> _Shape:
     is_execution = descriptor is base_pb2.ExecutePlanRequest.DESCRIPTOR
     has_operation = is_execution or descriptor in _REFER_TO_OPERATION
     return _Shape(
-        wire_types=MappingProxyType({each.number: _wire_type(each) for each in known}),
+        wire_types={each.number: _wire_type(each) for each in known},
         singular=frozenset(each.number for each in known if not each.is_repeated),
         operation_id=numbers["operation_id"] if has_operation else 0,
         client_type=numbers.get("client_type", 0),
@@ -346,14 +347,15 @@ def _check(fields: list[Field], shape: _Shape) -> Mapping[int, Field]:
         GatewayError: If a singular field is repeated, or a known field has the wrong wire type.
     """
     found: dict[int, Field] = {}
+    wire_types, singular = shape.wire_types, shape.singular
     for each in fields:
-        number = each.number
-        expected = shape.wire_types.get(number)
+        number, wire_type = each[0], each[1]
+        expected = wire_types.get(number)
         if expected is None:
             continue
-        if each.wire_type != expected:
-            raise invalid_request(f"field {number} has the wrong wire type {each.wire_type}")
-        if number in shape.singular:
+        if wire_type != expected:
+            raise invalid_request(f"field {number} has the wrong wire type {wire_type}")
+        if number in singular:
             if number in found:
                 raise invalid_request(f"field {number} occurs more than once")
             found[number] = each
@@ -399,7 +401,7 @@ _SHAPES: Mapping[str, _Shape] = MappingProxyType(
     }
 )
 _UNKNOWN_METHOD = _Shape(
-    wire_types=MappingProxyType({_SESSION_ID: LENGTH, _USER_CONTEXT: LENGTH}),
+    wire_types={_SESSION_ID: LENGTH, _USER_CONTEXT: LENGTH},
     singular=frozenset({_SESSION_ID, _USER_CONTEXT}),
 )
 _USER_CONTEXT_SHAPE = _shape(base_pb2.UserContext.DESCRIPTOR)

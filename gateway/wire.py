@@ -53,6 +53,9 @@ class Field(NamedTuple):
     end: int
 
 
+_new = tuple.__new__  # faster than calling the class
+
+
 def read_fields(data: bytes, start: int = 0, end: int | None = None, *, max_fields: int | None = None) -> list[Field]:
     """Return the fields of the message between two offsets, in order.
 
@@ -82,13 +85,17 @@ def read_fields(data: bytes, start: int = 0, end: int | None = None, *, max_fiel
             raise invalid_request("a field has the number 0")
         length_start = value_start = position
         if wire_type == LENGTH:
-            length, value_start = _read_varint(data, position, end, _MAX_TAG_BYTES, _MAX_TAG)
-            position = value_start + length
+            if position < end and data[position] < 0x80:
+                value_start = position + 1
+                position = value_start + data[position]
+            else:
+                length, value_start = _read_varint(data, position, end, _MAX_TAG_BYTES, _MAX_TAG)
+                position = value_start + length
             if position > end:
                 raise invalid_request(f"field {number} ends after its message")
         else:
             position = _skip_number(data, number, wire_type, position, end)
-        fields.append(Field(number, wire_type, tag_start, length_start, value_start, position))
+        fields.append(_new(Field, (number, wire_type, tag_start, length_start, value_start, position)))
     return fields
 
 

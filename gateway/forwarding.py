@@ -56,21 +56,27 @@ class RequestStream:
     Args:
         first: The first request of the stream. Its session applies to the whole stream.
         context: The call of the client.
+        check: A function that raises GatewayError if a later message must not be forwarded.
 
     Attributes:
         error: The error that ended the stream. None if there is none.
     """
 
-    def __init__(self, first: Request, context: AdmittedCall) -> None:
+    def __init__(
+        self, first: Request, context: AdmittedCall, check: Callable[[bytes], None] = lambda data: None
+    ) -> None:
         self._first = first
         self._context = context
+        self._check = check
         self.error: GatewayError | None = None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield self._first.data
         try:
             while (data := await self._context.read()) is not aio.EOF:
-                yield self._first.following(data)
+                following = self._first.following(data)
+                self._check(following)
+                yield following
         except GatewayError as error:
             self.error = error
             raise

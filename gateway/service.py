@@ -246,7 +246,8 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         await forward_stream(call.backend, call.method, RequestStream(call.request, call.context), call.context)
 
     async def _add_artifacts(self, call: "_Call") -> bytes:
-        requests = RequestStream(call.request, call.context)
+        self._paths.check_artifacts(call.request.data)
+        requests = RequestStream(call.request, call.context, self._paths.check_artifacts)
         return await forward_upload(call.backend, call.method, requests, call.context)
 
     async def _config(self, call: "_Call") -> bytes:

@@ -29,6 +29,7 @@ from workspace.workspaces import Workspaces
 
 _SUBQUERIES = WordSearch(["from", "table"])
 _WORD_WITH_SLASH = re.compile(rb"(?<![^\x00-\x20\"'`,();])[^\x00-\x20\"'`,();/]*+/[^\x00-\x20\"'`,();]*+")
+_FORWARDED = "forward_to_fs"
 _SHOWN_CHARACTERS = 200
 _BYTES_PER_CHARACTER = 2  # the search for paths is faster than the parser
 
@@ -78,6 +79,26 @@ class PathChecks:
         if texts:
             await self._check_texts(texts)
 
+    def check_artifacts(self, data: bytes) -> None:
+        """Check the names of the artifacts in a message of ``AddArtifacts``.
+
+        The backend copies an artifact to the path in its name if the name begins with ``forward_to_fs``.
+
+        Raises:
+            GatewayError: If an artifact would be copied into the default temporary workspace.
+        """
+        if _FORWARDED.encode() not in data:
+            return
+        try:
+            message = base_pb2.AddArtifactsRequest.FromString(data)
+        except DecodeError:
+            return  # Spark uses the same protocol and rejects the message
+        names = [*(artifact.name for artifact in message.batch.artifacts), message.begin_chunk.name]
+        for name in names:
+            path = name.removeprefix(_FORWARDED)
+            if path != name and self._fence().refuses(path):
+                raise self._refused(path)
+
     def _find_in_settings(self, request: bytes) -> Sequence[PathText]:
         try:
             operation = base_pb2.ConfigRequest.FromString(request).operation
@@ -113,7 +134,9 @@ class PathChecks:
             is_scan = each.use is TextUse.TABLE
             if not (is_scan and await reads.run_or_abandon(self._is_permanent_table, each.text)):
                 raise self._refused(each.text)
-        paths = [each.text for each in texts if each.use is not TextUse.VALUE and each not in refused]
+        paths = [
+            each.text for each in texts if each.use is not TextUse.VALUE and "/" in each.text and each not in refused
+        ]
         if paths:
             real = await reads.run_or_abandon(_find_real, fence, paths)
             if real is not None:

@@ -156,3 +156,23 @@ async def test_unreadable_plan_is_searched_as_bytes(checks, root):
 async def test_long_path_is_checked_in_a_thread(checks):
     assert not await is_refused(checks, scan("/x" + "/a" * 500_000))
     assert await is_refused(checks, scan("/" + "/" * 1_000_000))
+
+
+@pytest.mark.asyncio
+async def test_artifacts_that_spark_copies_into_the_workspace_are_refused(checks, root, audit):
+    def message(name: str, *, is_chunked: bool) -> bytes:
+        request = base_pb2.AddArtifactsRequest(session_id=SESSION)
+        if is_chunked:
+            request.begin_chunk.name = name
+        else:
+            request.batch.artifacts.add(name=name)
+        return request.SerializeToString()
+
+    for is_chunked in (False, True):
+        for name in (f"forward_to_fs{root}/x", f"forward_to_fs/a/..{root}/.lodge/sessions/x"):
+            with pytest.raises(GatewayError, match="may lead into"):
+                checks.check_artifacts(message(name, is_chunked=is_chunked))
+        for name in ("forward_to_fs/elsewhere/x", f"files{root}/x", "cache/x"):
+            checks.check_artifacts(message(name, is_chunked=is_chunked))
+    checks.check_artifacts(b"forward_to_fs\xff")
+    assert len(audit.refused) == 4

@@ -28,6 +28,7 @@ ANALYSIS_EXCEPTION = "org.apache.spark.sql.AnalysisException"
 PARSE_EXCEPTION = "org.apache.spark.sql.catalyst.parser.ParseException"
 SPARK_SQL_EXCEPTION = "org.apache.spark.SparkSQLException"
 
+ACCESS_DENIED = "LODGE_ACCESS_DENIED"
 SESSION_CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 MAX_USER_ID_BYTES = 1024
 _AUTHENTICATION_RETRY_SECONDS = 2.0
@@ -286,7 +287,7 @@ def access_denied(principal: str, action: str, advice: str = "Ask the operator f
         advice: What to do next, as a sentence.
     """
     return GatewayError(
-        "LODGE_ACCESS_DENIED",
+        ACCESS_DENIED,
         "42501",
         f"Principal [{principal}] is not allowed to {action}. {advice}",
         {"principal": principal, "action": action},

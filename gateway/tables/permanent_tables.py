@@ -20,7 +20,7 @@ import structlog
 from gateway.audit import Audit
 from gateway.authorization.authorization import Authorization, owner_groups
 from gateway.current_workspaces import CurrentWorkspaces
-from gateway.errors import GatewayError, access_denied
+from gateway.errors import ACCESS_DENIED, GatewayError, access_denied
 from gateway.file_systems import file_systems
 from gateway.responses import Response, build_row_response
 from gateway.sessions.registry import Sessions
@@ -37,7 +37,7 @@ from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
 from gateway.tables.workspace_directories import Publication, check_table_name, is_name_used, remove_table
 from workspace.files.table_owners import TableOwners
-from workspace.identifiers import ReplicaId
+from workspace.identifiers import Principal, ReplicaId
 from workspace.record_changes import add_answer
 from workspace.records import Answer, PendingWrite, SessionRecord
 from workspace.table_owners import TableOwner
@@ -167,7 +167,15 @@ class PermanentTables:
             GatewayError: If the directory was not created by ``CREATE TABLE``, or the client may not drop the table.
         """
         file_systems.require_responsive(workspace)
-        await self._storage.change_workspace(self._drop, execution, workspace, name)
+        principal, table = execution.session.key.principal, f"{workspace.name}.{name}"
+        try:
+            owner = await self._storage.change_workspace(self._drop, execution, workspace, name)
+        except GatewayError as error:
+            if error.condition == ACCESS_DENIED:
+                self._audit.access_refused(target="table", name=table, reason=error.text)
+            raise
+        if self._authorization.is_admin(execution.identity) and owner != principal:
+            self._audit.administrative_act("drop_table", target=table, owner=owner or "")
         log.info("table_dropped", table=name, workspace=workspace.name)
         return table_dropped(name)
 
@@ -181,27 +189,28 @@ class PermanentTables:
             if owners is not None and not publication.is_done:
                 owners.remove(owner_id)
 
-    def _drop(self, execution: Execution, workspace: Workspace, name: str) -> None:
+    def _drop(self, execution: Execution, workspace: Workspace, name: str) -> Principal | None:
+        """Drop a table, and return its owner if one was recorded."""
         owners = self._owners()
+        principal: Principal | None = None
 
         def check(description: TableDescription) -> None:
+            nonlocal principal
             owner = None if owners is None else owners.read(description.owner_id, workspace.name, name)
-            principal, table = execution.session.key.principal, f"{workspace.name}.{name}"
+            principal = None if owner is None else owner.principal
             if self._authorization.may_drop(execution.identity, owner):
-                if self._authorization.is_admin(execution.identity) and (owner is None or owner.principal != principal):
-                    self._audit.administrative_act("drop_table", target=table, owner=owner.principal if owner else "")
                 return
             advice = (
                 "No owner of the table is recorded, so only an administrator can drop it."
                 if owner is None
                 else "Only its owner, members of the owner's groups and administrators can drop it."
             )
-            self._audit.access_refused(target="table", name=table, reason=advice)
-            raise access_denied(principal, f"drop table [{table}]", advice)
+            raise access_denied(execution.session.key.principal, f"drop table [{workspace.name}.{name}]", advice)
 
         description = remove_table(workspace, name, check)
         if description is not None and owners is not None:
             owners.remove(description.owner_id)
+        return principal
 
     def _owners(self) -> TableOwners | None:
         """Return the owners of tables. None if the default temporary workspace is in an object store."""

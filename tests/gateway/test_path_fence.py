@@ -130,6 +130,7 @@ def test_link_to_the_workspace_is_refused(victim, other, tmp_path):
     refused(lambda: other.sql(f"select * from parquet.`{tmp_path}/link/*.parquet`").collect())
 
 
+@pytest.mark.slow
 def test_other_paths_and_names_work(lodge, spark, tmp_path):
     path = str(tmp_path / "data")
     spark.range(3).write.parquet(path)

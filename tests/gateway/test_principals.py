@@ -241,6 +241,7 @@ def victim(connect_as):
     return spark
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", range(len(METHODS)), ids=METHODS)
 def test_session_and_operation_of_another_principal_do_not_exist(guarded, victim, index):
     operation_id = str(uuid.uuid4())

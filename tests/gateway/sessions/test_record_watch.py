@@ -93,12 +93,18 @@ async def replica(unwatching: Replica) -> AsyncIterator[Replica]:
 
 
 @contextlib.asynccontextmanager
-async def watching(replica: Replica, adoption_spread_seconds: float = 0.0) -> AsyncIterator[RecordWatch]:
+async def watching(
+    replica: Replica, adoption_spread_seconds: float = 0.0, *, adopts: bool = True
+) -> AsyncIterator[RecordWatch]:
     async def end_operations(session: Session) -> None:
         replica.operations_ended.append(session)
 
     watch = RecordWatch(
-        replica.sessions, replica.records, end_operations, adoption_spread_seconds=adoption_spread_seconds
+        replica.sessions,
+        replica.records,
+        end_operations,
+        adopts=adopts,
+        adoption_spread_seconds=adoption_spread_seconds,
     )
     task = asyncio.create_task(watch.run())
     yield watch
@@ -184,6 +190,16 @@ async def test_session_of_another_replica_is_not_adopted(replica: Replica) -> No
     await let_the_watch_catch_up(replica)
     assert replica.sessions.find(session.key) is None
     assert replica.records.read(session.record_name).record.holders == {ReplicaId("r2")}
+
+
+async def test_watch_without_adoption_only_ends_sessions(unwatching: Replica) -> None:
+    session = await open_session(unwatching)
+    await unwatching.sessions.leave_all(end=False)
+    await unwatching.sessions.renew_lease()
+    async with watching(unwatching, adopts=False):
+        await let_the_watch_catch_up(unwatching)
+    assert unwatching.sessions.find(session.key) is None
+    assert unwatching.records.read(session.record_name).record.holders == frozenset()
 
 
 async def test_guarantee_4_one_of_two_replicas_adopts_a_session(replica: Replica) -> None:

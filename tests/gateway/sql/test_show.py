@@ -1,10 +1,10 @@
-"""Statements that list tables."""
+"""Statements that list tables and sessions, and the statement that closes a session."""
 
 import pytest
 
 from gateway.sql.statement_error import Position, StatementError
 from gateway.sql.statement_parser import parse_statement
-from gateway.sql.statements import ShowCreateTable, ShowTables, ShowTemporaryTables
+from gateway.sql.statements import CloseSession, ShowCreateTable, ShowSessions, ShowTables, ShowTemporaryTables
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,30 @@ def test_show_create_table() -> None:
     assert isinstance(as_serde, ShowCreateTable)
     assert plain.name.parts == as_serde.name.parts == ("a", "t")
     assert (plain.as_serde, as_serde.as_serde) == (False, True)
+
+
+@pytest.mark.parametrize("sql", ["show sessions", "SHOW /* x */ SESSIONS ;", "Show\nSessions -- c"])
+def test_show_sessions(sql: str) -> None:
+    assert parse_statement(sql) == ShowSessions()
+
+
+@pytest.mark.parametrize(
+    "sql", ["close session 'a-b'", 'CLOSE SESSION "a-b";', "close session r'a-b' -- c", "close session 'a' '-b'"]
+)
+def test_close_session(sql: str) -> None:
+    assert parse_statement(sql) == CloseSession(session_id="a-b")
+
+
+@pytest.mark.parametrize(
+    "sql", ["close session x", "close session 'a' now", "close session 1", "close session 'a', 'b'"]
+)
+def test_malformed_close_session_is_refused(sql: str) -> None:
+    with pytest.raises(StatementError, match="the id of a session between quotes"):
+        parse_statement(sql)
+
+
+@pytest.mark.parametrize(
+    "sql", ["show sessions now", "show sessions like 'x'", "close c", "close session", "close", "close 'a'"]
+)
+def test_cursors_and_other_lists_are_left_to_spark(sql: str) -> None:
+    assert parse_statement(sql) is None

@@ -1,10 +1,13 @@
 """Paths are found wherever a SQL statement can contain them."""
 
 import time
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gateway.authorization.path_fence import UNKNOWN
+from gateway.authorization.path_fence import UNKNOWN, PathFence
 from gateway.sql.parameters import Parameters
 from gateway.sql.path_texts import TextUse, find_name_paths, find_path_texts, may_contain_path
 
@@ -133,3 +136,62 @@ def test_long_texts_take_linear_time(text):
 
     measure(10)
     assert measure(4000) < 40 * max(measure(400), 0.02)
+
+
+PIECES = st.sampled_from(
+    [
+        *(
+            "parquet",
+            ".",
+            "`",
+            "`/p`",
+            "'",
+            '"',
+            "'/p'",
+            '"/p"',
+            "r'/p'",
+            "$$/p$$",
+            "$a$",
+            "\\",
+            "''",
+            "/*",
+            "*/",
+            "--",
+        ),
+        *(
+            "\n",
+            " ",
+            "(",
+            ")",
+            ",",
+            ";",
+            "=",
+            ":p",
+            "?",
+            "||",
+            "${x}",
+            "identifier(",
+            "location ",
+            "options (",
+            "with (",
+        ),
+        *("add jar ", "set x=", "execute immediate ", "begin ", "copy ", "refresh ", "\0", "\u0131", "\ufffc", "1e5"),
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=30).map("".join), st.text(max_size=5))
+def test_any_text_is_searched_without_error(text, value):
+    parameters = Parameters({"p": value}, [value])
+    fence = PathFence([Path("/srv/tmp"), "s3://bucket/tmp"])
+    for found in [*find_path_texts(text, parameters), *find_name_paths(text)]:
+        fence.refuses(found.text)
+        fence.refuses_real(found.text)
+
+
+@given(st.text("/*?[]{},\\.:ab%2F~$ \0", max_size=40))
+def test_any_path_is_decided_without_error(path):
+    fence = PathFence([Path("/a/b"), "s3://a/b"])
+    fence.refuses(path)
+    fence.refuses_real(path)
+    assert fence.refuses(f"/a/b/{path.replace('..', '')}") or ".." in path or "\\" in path

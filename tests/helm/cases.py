@@ -50,7 +50,42 @@ EVERYTHING: Values = {
         "pullPolicy": "Always",
     },
     "imagePullSecrets": [{"name": "registry"}],
-    "backend": {"addresses": [BACKEND, "sc://10.0.0.7:15002", "sc://[fd00::7]:15002"]},
+    "backend": {
+        "addresses": [f"{BACKEND}/;use_ssl=true", "sc://10.0.0.7:15002", "sc://[fd00::7]:9"],
+        "token": {"secretName": "spark-token", "key": "spark.token"},
+        "tls": {"caSecretName": "spark-ca", "caKey": "ca.pem", "certificateSecretName": "lodge-for-spark"},
+        "podSelector": {"app": "spark-connect"},
+    },
+    "authentication": {
+        "kubernetes": {"enabled": False, "audiences": ["spark", "lodge"]},
+        "tokens": {"secretName": "tokens-of-lodge", "key": "tokens"},
+        "jwt": [
+            {
+                "jwks": "https://idp.example.com/keys",
+                "issuer": "https://idp.example.com",
+                "audience": "lodge",
+                "principal_claim": "email",
+                "groups_claim": "groups",
+            }
+        ],
+        "certificate": {"enabled": True},
+        "allowUnauthenticated": False,
+    },
+    "admins": ["ops", "group:admins"],
+    "tls": {
+        "enabled": True,
+        "source": "secret",
+        "secretName": "certificate-of-lodge",
+        "dnsNames": ["lodge.example.com"],
+        "certManager": {"issuerRef": {"name": "letsencrypt", "kind": "ClusterIssuer"}},
+        "selfSigned": {"days": 30},
+        "clientCa": {"secretName": "clients-of-lodge", "key": "clients.crt"},
+    },
+    "networkPolicy": {
+        "enabled": True,
+        "clients": [{"namespaceSelector": {"matchLabels": {"team": "data"}}}, {"ipBlock": {"cidr": "10.0.0.0/8"}}],
+        "metrics": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+    },
     "listenHost": "[::]",
     "workspaces": {"dfs": "file:///workspace/data", "dfs.tmp": "file:///workspace/tmp", "raw": "file:///mnt/raw"},
     "volume": {
@@ -74,6 +109,26 @@ EVERYTHING: Values = {
         }
     },
     "config": {
+        "audit_log": "/tmp/audit.log",
+        "connection_idle_timeout": "7m",
+        "failed_logins_per_minute": 7,
+        "max_connection_age": "7m",
+        "max_connection_streams": 8,
+        "max_connections": 9,
+        "max_principal_request_bytes_in_flight": "100MiB",
+        "max_principal_requests_in_flight": 10,
+        "max_principal_response_bytes_in_flight": "100MiB",
+        "max_principal_sessions": 11,
+        "max_principal_statements": 12,
+        "max_request_bytes_in_flight": "100MiB",
+        "max_requests_in_flight": 13,
+        "max_response_bytes_in_flight": "100MiB",
+        "max_sessions": 14,
+        "max_statements": 15,
+        "new_sessions_per_minute": 16,
+        "principal_new_sessions_per_minute": 17,
+        "principal_requests_per_second": 18,
+        "request_timeout": "7m",
         "default_temporary_workspace": "dfs.tmp",
         "detached_timeout": "2m",
         "grace_period": "90s",
@@ -98,9 +153,12 @@ EVERYTHING: Values = {
         **_PLACEMENT,
         "replicas": 5,
         "port": 8080,
+        "clientCertificatePort": 8443,
+        "metricsPort": 8082,
         "preStopSeconds": 0,
         "service": {
             "port": 443,
+            "clientCertificatePort": 8443,
             "appProtocol": "kubernetes.io/h2c",
             "labels": {"mesh": "on"},
             "annotations": {"example.com/name": "lodge"},
@@ -139,6 +197,24 @@ CASES: dict[str, Values] = {
             "extraVolumes": [{"name": "mine", "nfs": {"server": "nfs", "path": "/"}}],
             "extraVolumeMounts": [{"name": "mine", "mountPath": "/mnt/"}],
         },
+    ),
+    "no authentication": with_values(
+        MINIMAL,
+        {
+            "authentication": {"kubernetes": {"enabled": False}, "allowUnauthenticated": True},
+            "tls": {"enabled": False},
+            "networkPolicy": {"enabled": False},
+        },
+    ),
+    "only certificates": with_values(
+        MINIMAL,
+        {
+            "authentication": {"kubernetes": {"enabled": False}, "certificate": {"enabled": True}},
+            "tls": {"clientCa": {"secretName": "clients"}},
+        },
+    ),
+    "tokens and a certificate of the own": with_values(
+        MINIMAL, {"authentication": {"tokens": {"secretName": "tokens"}}, "tls": {"secretName": "certificate"}}
     ),
     "no node permissions": with_values(MINIMAL, {"rbac": {"nodes": False}}),
     "existing permissions and accounts": with_values(

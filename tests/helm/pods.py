@@ -64,6 +64,9 @@ def _variables(pod: V1Pod) -> Mapping[str, str]:
     (container,) = pod.spec.containers
     found = {}
     for entry in container.env:
+        if entry.value_from is None:
+            found[entry.name] = entry.value
+            continue
         value = pod
         for part in entry.value_from.field_ref.field_path.split("."):
             value = getattr(value, "node_name" if part == "nodeName" else part)

@@ -1,5 +1,6 @@
 """Releases of the chart in one namespace of a real cluster."""
 
+import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,10 @@ class Releases:
         timeout = ("--timeout", f"{timeout_seconds}s")
         return self._helm.run(*arguments, "--namespace", self.namespace, *timeout, values=values)
 
+    def manifest(self) -> str:
+        """Return the objects of the release as YAML."""
+        return self._helm.run("get", "manifest", "lodge", "--namespace", self.namespace)
+
     def pods(self, component: str, release: str = "lodge") -> Sequence[V1Pod]:
         """Return the pods that are not terminating."""
         selector = f"app.kubernetes.io/instance={release},app.kubernetes.io/component={component}"
@@ -52,6 +57,11 @@ class Releases:
         """Return the file that pods mount at /etc/lodge/lodge.yaml."""
         found = self.core.read_namespaced_config_map("lodge-config", self.namespace)
         return str(found.data["lodge.yaml"])
+
+    def certificate(self) -> Mapping[str, str]:
+        """Return the files of the certificate that the chart has created."""
+        found = self.core.read_namespaced_secret("lodge-self-signed", self.namespace)
+        return {key: base64.b64decode(value).decode() for key, value in found.data.items()}
 
     def configuration(self) -> Mapping[str, Any]:
         content: Mapping[str, Any] = yaml.safe_load(self.configuration_file())

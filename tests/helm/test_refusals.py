@@ -30,6 +30,13 @@ WRONG: dict[str, tuple[str, Any]] = {
     "an address with a port that is none": ("backend.addresses", ["sc://spark:65536"]),
     "a workspace in an unknown place": ("workspaces", {"dfs.tmp": "hdfs://name-node/tmp"}),
     "a workspace with a relative path": ("workspaces", {"dfs.tmp": "file://tmp"}),
+    "an unknown source of the certificate": ("tls.source", "vault"),
+    "a method that does not exist": ("authentication.ldap", {}),
+    "a method without an issuer": ("authentication.jwt", [{"jwks": "file:///jwks", "audience": "lodge"}]),
+    "an audience that is no text": ("authentication.kubernetes.audiences", [7]),
+    "a secret with a path for a key": ("authentication.tokens.key", "../tokens"),
+    "an administrator with a comma": ("admins", ["ops,dev"]),
+    "clients that are no list": ("networkPolicy.clients", {"podSelector": {}}),
     "an access mode for one": ("volume.accessModes", ["ReadOnlyMany"]),
     "a size of a volume that is none": ("volume.size", "big"),
     "a volume of a name that is taken": ("extraVolumes", [{"name": "config", "emptyDir": {}}]),
@@ -63,9 +70,33 @@ _SIZES = {
 }
 _LIMITS = {"taken": (0, 1000, 2**53 - 1), "refused": (-1, 1.5, "many", [1])}
 _COUNTS = {"taken": (1, 1000), "refused": (0, -1, 1.5, "many")}
+_MEMORY_SIZES = {
+    "taken": (1, 1073741824, "1", "1000", "10B", "10K", "1.5tib", "512 MiB"),
+    "refused": (0, -1, "0", "0B", "-1", "10Gi", "much", "GiB", "", "1 0"),
+}
 _SWITCHES = {"taken": (True, False), "refused": ("perhaps", 2, [])}
 
 SETTINGS: Mapping[str, Mapping[str, Sequence[Any]]] = {
+    "audit_log": {"taken": ("-", "none", "/var/log/lodge/audit.log"), "refused": ("", 7, ["-"])},
+    "failed_logins_per_minute": _COUNTS,
+    "max_connection_streams": _COUNTS,
+    "max_connections": _COUNTS,
+    "max_principal_requests_in_flight": _COUNTS,
+    "max_principal_sessions": _COUNTS,
+    "max_principal_statements": _COUNTS,
+    "max_requests_in_flight": _COUNTS,
+    "max_sessions": _COUNTS,
+    "max_statements": _COUNTS,
+    "new_sessions_per_minute": _COUNTS,
+    "principal_new_sessions_per_minute": _COUNTS,
+    "principal_requests_per_second": _COUNTS,
+    "connection_idle_timeout": _DURATIONS,
+    "max_connection_age": _DURATIONS,
+    "request_timeout": _DURATIONS,
+    "max_principal_request_bytes_in_flight": _MEMORY_SIZES,
+    "max_principal_response_bytes_in_flight": _MEMORY_SIZES,
+    "max_request_bytes_in_flight": _MEMORY_SIZES,
+    "max_response_bytes_in_flight": _MEMORY_SIZES,
     "default_temporary_workspace": {"taken": ("dfs.tmp",), "refused": (7, ["dfs.tmp"], True)},
     "detached_timeout": _DURATIONS,
     "grace_period": _DURATIONS,
@@ -172,6 +203,55 @@ LACKING: dict[str, tuple[Values, str, str]] = {
         "file:/// URI",
     ),
     "no time to stop": ({"gateway": {"preStopSeconds": 60}}, "gateway.terminationGracePeriodSeconds", "must be longer"),
+    "no authentication": (
+        {"authentication": {"kubernetes": {"enabled": False}}},
+        "authentication has no method",
+        "authentication.allowUnauthenticated to true",
+    ),
+    "authentication that is not needed": (
+        {"authentication": {"allowUnauthenticated": True}},
+        "authentication.allowUnauthenticated is true",
+        "authentication.kubernetes.enabled to false",
+    ),
+    "no audience": (
+        {"authentication": {"kubernetes": {"audiences": []}}},
+        "authentication.kubernetes.audiences is empty",
+        "[lodge]",
+    ),
+    "no certificate": ({"tls": {"source": "secret"}}, "tls.secretName is empty", "tls.source to auto"),
+    "a certificate that is not used": (
+        {"tls": {"secretName": "mine", "source": "self-signed"}},
+        "tls.secretName is [mine]",
+        "tls.source to secret",
+    ),
+    "a certificate without TLS": (
+        {"tls": {"secretName": "mine", "enabled": False}},
+        "tls.enabled is [false]",
+        "tls.enabled to true",
+    ),
+    "no authority of clients": (
+        {"authentication": {"certificate": {"enabled": True}}},
+        "authentication.certificate.enabled is true",
+        "tls.clientCa.secretName",
+    ),
+    "an authority without clients": (
+        {"tls": {"clientCa": {"secretName": "clients"}}},
+        "tls.clientCa.secretName is [clients]",
+        "set it to true",
+    ),
+    "administrators whom anybody can be": (
+        {
+            "authentication": {"kubernetes": {"enabled": False}, "allowUnauthenticated": True},
+            "admins": ["ops"],
+        },
+        "admins is set",
+        "Configure a method",
+    ),
+    "one port for two purposes": (
+        {"gateway": {"metricsPort": 15002}},
+        "gateway.port, gateway.metricsPort",
+        "must differ",
+    ),
     "no service account": (
         {"reaper": {"serviceAccount": {"create": False}}},
         "reaper.serviceAccount.name is empty",

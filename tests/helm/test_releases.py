@@ -10,6 +10,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
 
 from tests.fixture_types import WaitUntil
+from tests.helm.cases import CASES
 from tests.helm.chart import CHART, MINIMAL, HelmError, with_values
 from tests.helm.releases import CLAIM, Releases, persistent_volume
 
@@ -18,7 +19,7 @@ LODGE_KIND = ("sparklodge.io", "v1alpha1")
 
 def test_installation_works_under_restricted_pod_security(releases: Releases) -> None:
     output = releases.install()
-    assert f"sc://lodge.{releases.namespace}.svc:15002" in output
+    assert f"sc://lodge.{releases.namespace}.svc:15002/;use_ssl=true;token=$TOKEN" in output
     assert f"kubectl --namespace {releases.namespace} port-forward service/lodge 15002" in output
     for component in ("gateway", "reaper"):
         pods = releases.pods(component)
@@ -38,9 +39,7 @@ def test_service_selects_gateways_and_their_port(releases: Releases) -> None:
     assert {pod.metadata.name for pod in pods} == releases.names("gateway")
     (port,) = service.spec.ports
     assert (port.port, port.app_protocol) == (15002, "grpc")
-    assert {(each.name, each.container_port) for each in pods[0].spec.containers[0].ports} == {
-        (port.target_port, 15002)
-    }
+    assert (port.target_port, 15002) in {(each.name, each.container_port) for each in pods[0].spec.containers[0].ports}
 
 
 @pytest.mark.slow
@@ -55,6 +54,57 @@ def test_upgrade_replaces_pods_only_if_configuration_changed(releases: Releases)
     releases.upgrade(with_values(MINIMAL, {"config": {"grace_period": "2m"}}))
     assert not before & (releases.names("gateway") | releases.names("reaper"))
     assert releases.configuration()["grace_period"] == "2m"
+
+
+@pytest.mark.slow
+def test_upgrade_keeps_the_certificate(releases: Releases) -> None:
+    releases.install()
+    before, pods = releases.certificate(), releases.names("gateway")
+    output = releases.upgrade(with_values(MINIMAL, {"gateway": {"service": {"annotations": {"a": "b"}}}}))
+    assert releases.certificate() == before
+    assert releases.names("gateway") == pods
+    assert "get secret lodge-self-signed" in output
+    releases.core.delete_namespaced_secret("lodge-self-signed", releases.namespace)
+    releases.upgrade(MINIMAL)
+    renewed = releases.certificate()
+    assert renewed.keys() == before.keys()
+    assert all(renewed[key] != before[key] for key in before)
+
+
+PREVIOUS_OBJECTS = {
+    *((kind, f"lodge-{each}") for kind in ("Deployment", "PodDisruptionBudget") for each in ("gateway", "reaper")),
+    *((kind, f"lodge-{each}") for kind in ("Role", "RoleBinding", "ServiceAccount") for each in ("gateway", "reaper")),
+    ("ConfigMap", "lodge-config"),
+    ("Service", "lodge"),
+}
+"""The objects of the first chart, which had no authentication, without those for nodes."""
+
+
+@pytest.mark.slow
+def test_upgrade_from_a_release_without_authentication(releases: Releases) -> None:
+    nodes = {(kind, f"{releases.namespace}-lodge-reaper-nodes") for kind in ("ClusterRole", "ClusterRoleBinding")}
+    tokens = {(kind, f"{releases.namespace}-lodge-gateway-tokens") for kind in ("ClusterRole", "ClusterRoleBinding")}
+    as_before = with_values(MINIMAL, CASES["no authentication"])
+    output = releases.install(values=as_before)
+    assert "WARNING" in output
+    assert objects(releases) == PREVIOUS_OBJECTS | nodes
+    releases.upgrade(MINIMAL)
+    assert objects(releases) - PREVIOUS_OBJECTS - nodes - tokens == {
+        ("Secret", "lodge-self-signed"),
+        ("NetworkPolicy", "lodge-gateway"),
+        ("NetworkPolicy", "lodge-reaper"),
+    }
+    assert objects(releases) >= PREVIOUS_OBJECTS | nodes | tokens
+    assert releases.configuration()["authentication"] == [{"kind": "kubernetes", "audiences": ["lodge"]}]
+    releases.helm("rollback", "lodge", "1", "--wait")
+    assert objects(releases) == PREVIOUS_OBJECTS | nodes
+    assert releases.configuration()["allow_unauthenticated"] is True
+
+
+def objects(releases: Releases) -> set[tuple[str, str]]:
+    """Return the kind and the name of each object of the release."""
+    manifests = yaml.safe_load_all(releases.manifest())
+    return {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests if manifest}
 
 
 @pytest.mark.slow

@@ -91,9 +91,15 @@ def test_lodge_accepts_configuration(helm: Helm, tmp_path: Path, values: Values)
     assert settings.reaper is False
     assert settings.leader_election is True
     assert settings.backend == tuple(values["backend"]["addresses"])
-    gateway = find_object(manifests, "Deployment", f"{settings.instance}-gateway")
-    (container,) = gateway["spec"]["template"]["spec"]["containers"]
-    assert settings.listen.endswith(f":{container['ports'][0]['containerPort']}")
+    container = _container(manifests, "gateway", settings.instance)
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert settings.listen.endswith(f":{ports['grpc']}")
+    metrics = next(entry["value"] for entry in container["env"] if entry["name"] == "LODGE_METRICS_LISTEN")
+    assert metrics.endswith(f":{ports['metrics']}")
+    has_certificate_port = settings.tls is not None and settings.tls.client_certificate_listen is not None
+    assert has_certificate_port == ("grpc-mtls" in ports)
+    if settings.tls is not None and settings.tls.client_certificate_listen is not None:
+        assert settings.tls.client_certificate_listen.endswith(f":{ports['grpc-mtls']}")
 
 
 def test_every_setting_reaches_lodge(helm: Helm, tmp_path: Path) -> None:
@@ -104,7 +110,9 @@ def test_every_setting_reaches_lodge(helm: Helm, tmp_path: Path) -> None:
 
 
 OF_THE_CHART = {
+    "admins",
     "allow_unauthenticated",
+    "authentication",
     "backend",
     "instance",
     "listen",
@@ -112,24 +120,32 @@ OF_THE_CHART = {
     "namespace",
     "reaper",
     "records",
+    "tls",
     "workspace",
 }
 """Settings that the chart sets itself."""
 
+OF_SECRETS = {"backend_ca", "backend_certificate", "backend_key", "backend_token_file"}
+"""Settings that the chart sets if there is a Secret."""
+
 OF_THE_POD = {"node_name", "pod_name", "pod_uid"}
 """Settings that Kubernetes passes to each pod as environment variables."""
 
-NOT_IN_PODS = {"impersonation", "kubeconfig", "spark_driver_memory"}
+NOT_IN_PODS = {"impersonation", "kubeconfig", "reaper_metrics_listen", "spark_driver_memory"}
 """Settings for other ways to run Lodge."""
 
 
 def test_schema_has_exactly_the_other_settings(helm: Helm) -> None:
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())
     known = set(schema["properties"]["config"]["properties"])
-    assert known == set(ServeSettings.model_fields) - OF_THE_CHART - OF_THE_POD - NOT_IN_PODS
-    assert set(yaml.safe_load(configuration(helm.template(MINIMAL)))) == OF_THE_CHART
-    (container,) = helm.template(MINIMAL)[-1]["spec"]["template"]["spec"]["containers"]
-    assert {entry["name"] for entry in container["env"]} == {f"LODGE_{name.upper()}" for name in OF_THE_POD}
+    assert known == set(ServeSettings.model_fields) - OF_THE_CHART - OF_SECRETS - OF_THE_POD - NOT_IN_PODS
+    manifests = helm.template(MINIMAL)
+    assert set(yaml.safe_load(configuration(manifests))) == OF_THE_CHART | {"audit_log"}
+    everything = yaml.safe_load(configuration(helm.template(EVERYTHING)))
+    assert set(everything) == OF_THE_CHART | OF_SECRETS | set(EVERYTHING["config"])
+    variables = {f"LODGE_{name.upper()}" for name in OF_THE_POD}
+    for component, more in (("gateway", {"LODGE_METRICS_LISTEN"}), ("reaper", set())):
+        assert {entry["name"] for entry in _container(manifests, component)["env"]} == variables | more
 
 
 def test_schema_and_readme_have_exactly_the_values() -> None:
@@ -156,6 +172,9 @@ def test_case_of_all_values_differs_from_defaults() -> None:
         *(f"{each}.{key}" for each in ("gateway", "reaper") for key in SAME_OF_COMPONENTS),
         "rbac.create",
         "rbac.nodes",
+        "authentication.allowUnauthenticated",
+        "networkPolicy.enabled",
+        "tls.enabled",
     }
 
 
@@ -167,6 +186,7 @@ OPEN_OBJECTS = {
     "extraVolumeMounts",
     "extraVolumes",
     "global",
+    "jwtMethods",
     "objects",
     "podSecurityContext",
     "securityContext",
@@ -286,25 +306,36 @@ def test_bucket_needs_no_volume_and_reads_credentials_from_secret(helm: Helm) ->
     manifests = helm.template(IN_A_BUCKET)
     for deployment in of_kind(manifests, "Deployment"):
         spec = deployment["spec"]["template"]["spec"]
-        assert [volume["name"] for volume in spec["volumes"]] == ["config", "tmp"]
+        assert [volume["name"] for volume in spec["volumes"] if volume["name"] != "secrets"] == ["config", "tmp"]
         (container,) = spec["containers"]
         secrets = {
             entry["name"]: entry["valueFrom"]["secretKeyRef"]
             for entry in container["env"]
-            if "secretKeyRef" in entry["valueFrom"]
+            if "secretKeyRef" in entry.get("valueFrom", {})
         }
         assert secrets == {
             name: {"name": "bucket-of-lodge", "key": name} for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
         }
 
 
-def test_only_nodes_need_a_cluster_role(helm: Helm) -> None:
+def test_only_tokens_and_nodes_need_a_cluster_role(helm: Helm) -> None:
     cluster_roles = of_kind(helm.template(MINIMAL), "ClusterRole")
-    assert [rule["resources"] for role in cluster_roles for rule in role["rules"]] == [["nodes"]]
+    rules = {role["metadata"]["name"]: role["rules"] for role in cluster_roles}
+    assert rules == {
+        "default-lodge-gateway-tokens": [
+            {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}
+        ],
+        "default-lodge-reaper-nodes": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}],
+    }
+    bindings = of_kind(helm.template(MINIMAL), "ClusterRoleBinding")
+    assert {(each["roleRef"]["name"], subject["name"]) for each in bindings for subject in each["subjects"]} == {
+        ("default-lodge-gateway-tokens", "lodge-gateway"),
+        ("default-lodge-reaper-nodes", "lodge-reaper"),
+    }
     for role in (*of_kind(helm.template(MINIMAL), "Role"), *cluster_roles):
         for rule in role["rules"]:
             assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
-    without = helm.template(CASES["no node permissions"])
+    without = helm.template(with_values(CASES["no authentication"], {"rbac": {"nodes": False}}))
     assert not of_kind(without, "ClusterRole")
     assert not of_kind(without, "ClusterRoleBinding")
 
@@ -318,6 +349,13 @@ def test_kept_claim_outlives_release(helm: Helm) -> None:
 
 def _settings_of(manifests: Sequence[Manifest], directory: Path) -> ServeSettings:
     return read_settings(configuration(manifests), directory)
+
+
+def _container(manifests: Sequence[Manifest], component: str, instance: str = "lodge") -> Mapping[str, Any]:
+    deployment = find_object(manifests, "Deployment", f"{instance}-{component}")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    found: Mapping[str, Any] = container
+    return found
 
 
 def _probed_port(probe: Mapping[str, Any], ports: Mapping[str, int]) -> int:
@@ -337,7 +375,7 @@ def _paths(schema: Mapping[str, Any], definitions: Mapping[str, Any], prefix: st
     for name, part in schema["properties"].items():
         inner = definitions[part["$ref"].rpartition("/")[2]] if "$ref" in part else part
         path = f"{prefix}{name}"
-        if "properties" in inner and name not in {"config", "resources"}:
+        if "properties" in inner and name not in {"config", "issuerRef", "resources"}:
             found |= _paths(inner, definitions, f"{path}.")
         else:
             found.add(path)

@@ -36,6 +36,42 @@
 {{- fail (printf "\n\ngateway.terminationGracePeriodSeconds is [%d] and gateway.preStopSeconds is [%d]: the grace period must be longer, because a pod stops only after preStopSeconds.\n" (int .terminationGracePeriodSeconds) (int .preStopSeconds)) -}}
 {{- end -}}
 {{- end -}}
+{{- $methods := include "lodge.authentication" . | fromJsonArray -}}
+{{- with .Values.authentication -}}
+{{- if and (not $methods) (not .allowUnauthenticated) -}}
+{{- fail "\n\nauthentication has no method: everybody who reaches a gateway could be any principal. Set authentication.kubernetes.enabled to true, or configure another method. To accept this risk, set authentication.allowUnauthenticated to true.\n" -}}
+{{- end -}}
+{{- if and $methods .allowUnauthenticated -}}
+{{- fail "\n\nauthentication.allowUnauthenticated is true, but authentication has a method. Set allowUnauthenticated to false, or remove the methods; for Kubernetes tokens, set authentication.kubernetes.enabled to false.\n" -}}
+{{- end -}}
+{{- if and .kubernetes.enabled (not .kubernetes.audiences) -}}
+{{- fail "\n\nauthentication.kubernetes.audiences is empty: set an audience, for example [lodge].\n" -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.tls -}}
+{{- if and .enabled (eq .source "secret") (not .secretName) -}}
+{{- fail "\n\ntls.source is [secret], but tls.secretName is empty: set the name of a Secret with tls.crt and tls.key, or set tls.source to auto.\n" -}}
+{{- end -}}
+{{- if and .secretName (or (not .enabled) (not (has .source (list "auto" "secret")))) -}}
+{{- fail (printf "\n\ntls.secretName is [%s], but tls.enabled is [%t] and tls.source is [%s]: remove tls.secretName, or set tls.enabled to true and tls.source to secret.\n" .secretName .enabled .source) -}}
+{{- end -}}
+{{- if and $.Values.authentication.certificate.enabled (not (and .enabled .clientCa.secretName)) -}}
+{{- fail "\n\nauthentication.certificate.enabled is true: it needs tls.enabled and tls.clientCa.secretName, the Secret with the certificate authorities of the clients.\n" -}}
+{{- end -}}
+{{- if and .clientCa.secretName (not $.Values.authentication.certificate.enabled) -}}
+{{- fail (printf "\n\ntls.clientCa.secretName is [%s], but authentication.certificate.enabled is false: set it to true, or remove tls.clientCa.secretName.\n" .clientCa.secretName) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.admins (not $methods) -}}
+{{- fail "\n\nadmins is set, but authentication has no method: anybody could be an administrator. Configure a method, or remove admins.\n" -}}
+{{- end -}}
+{{- with .Values.gateway -}}
+{{- $ports := list (int .port) (int .metricsPort) -}}
+{{- if include "lodge.hasCertificatePort" $ }}{{ $ports = append $ports (int .clientCertificatePort) }}{{ end -}}
+{{- if ne (len ($ports | uniq)) (len $ports) -}}
+{{- fail (printf "\n\ngateway.port, gateway.metricsPort and gateway.clientCertificatePort are %v: they must differ.\n" $ports) -}}
+{{- end -}}
+{{- end -}}
 {{- range $component := list "gateway" "reaper" -}}
 {{- with (get $.Values $component).serviceAccount -}}
 {{- if and (not .create) (not .name) -}}

@@ -57,6 +57,14 @@ volumes:
     persistentVolumeClaim:
       claimName: {{ . | quote }}
   {{- end }}
+  {{- with include "lodge.secretSources" . | fromJsonArray }}
+  - name: secrets
+    projected:
+      # Without fsGroup, the files belong to root, and only this mode lets Lodge read them.
+      defaultMode: {{ ternary 288 292 (hasKey $.root.Values.podSecurityContext "fsGroup") }}
+      sources:
+        {{- toYaml . | nindent 8 }}
+  {{- end }}
   {{- with .root.Values.extraVolumes }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -76,6 +84,10 @@ env:
     valueFrom: {fieldRef: {fieldPath: metadata.uid}}
   - name: LODGE_NODE_NAME
     valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
+  {{- if eq .component "gateway" }}
+  - name: LODGE_METRICS_LISTEN
+    value: {{ printf "%s:%d" .root.Values.listenHost (int $own.metricsPort) | quote }}
+  {{- end }}
   {{- with .root.Values.s3.credentials }}
   {{- if .secretName }}
   - name: AWS_ACCESS_KEY_ID
@@ -105,6 +117,11 @@ volumeMounts:
     {{- with .root.Values.volume.subPath }}
     subPath: {{ . | quote }}
     {{- end }}
+  {{- end }}
+  {{- if include "lodge.secretSources" . | fromJsonArray }}
+  - name: secrets
+    mountPath: {{ include "lodge.secretsPath" .root }}
+    readOnly: true
   {{- end }}
   {{- with .root.Values.extraVolumeMounts }}
   {{- toYaml . | nindent 2 }}

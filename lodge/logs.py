@@ -24,7 +24,7 @@ from structlog.typing import EventDict, Processor
 _MASK = "***"
 _SECRET_NAME = re.compile(r"token|authorization|password|passwd|secret|credential|cookie|api[-_]?key", re.IGNORECASE)
 _SECRET_TEXT = re.compile(
-    r"(?P<kept>\b(?:bearer|basic)\s+|(?:token|password|passwd|secret)\s*=\s*)[^\s;&,'\"]+", re.IGNORECASE
+    r"(?P<kept>\b(?:bearer|basic)\s+|(?:token|password|passwd|secret)\s*=\s*['\"]?)[^\s;&,'\"]+", re.IGNORECASE
 )
 # Tokens that Lodge issues, and JSON Web Tokens, both with and without a signature.
 _TOKEN = re.compile(r"\blodge_[A-Za-z0-9_-]{43}|\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?")

@@ -71,7 +71,7 @@ class AuditLog:
         self._output = _open_output(destination)
         self._renderer = structlog.wrap_logger(
             structlog.ReturnLogger(),
-            processors=[_call_functions, *processors, _bound_fields, structlog.processors.JSONRenderer()],
+            processors=[_call_functions, _bound_fields, *processors, structlog.processors.JSONRenderer()],
             wrapper_class=structlog.BoundLogger,
             context_class=dict,
             cache_logger_on_first_use=True,

@@ -1,11 +1,15 @@
 """Sessions under the chart's own configuration, with real gateways and reapers.
 
+Clients connect with TLS and with tokens of service accounts, which a real API server reviews.
+
 The test compares their requests to the API server with the permissions that the chart grants. No permission may be
 missing, and none may be unused.
 """
 
 import http.client
+import json
 import re
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,10 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import jwt
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from cryptography.hazmat.primitives.asymmetric import rsa
 from kubernetes.client import CoordinationV1Api, CustomObjectsApi, V1Pod, V1Probe
 from pyspark.sql import SparkSession
+from pyspark.sql.connect.client.core import DefaultChannelBuilder
+from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 
 from tests.cluster.accounts import ServiceAccount
 from tests.cluster.cluster import Cluster
@@ -37,10 +44,12 @@ pytestmark = pytest.mark.slow
 
 SECONDS = 60.0
 READY = re.compile(r"Lodge is ready at sc://(\S+)")
-SERVED = re.compile(r'"address": "([^"]+)", "event": "reaper_metrics_served"')
+SERVED = re.compile(r'"address": "([^"]+)", "event": "(?:gateway|reaper)_metrics_served"')
 DELETION_MESSAGE = re.compile(r"Deleted session temporary location \[\S+\] from file system \[\S+\]")
 STARTED = {"gateway": READY, "reaper": SERVED}
 COMPONENTS = tuple(STARTED)
+AUDIENCE = "lodge"
+SECRETS_PATH = "/etc/lodge-secrets"
 LODGE_SELECTOR = "app.kubernetes.io/managed-by=lodge"
 
 
@@ -59,7 +68,12 @@ class Site:
         }
         releases.install(values=self.values)
         self.config = directory / "lodge.yaml"
-        self.config.write_text(releases.configuration_file())
+        self.secrets = directory / "secrets"
+        self.secrets.mkdir()
+        for name, content in releases.certificate().items():
+            (self.secrets / name).write_text(content)
+        self.config.write_text(releases.configuration_file().replace(SECRETS_PATH, str(self.secrets)))
+        releases.core.create_namespaced_service_account(releases.namespace, {"metadata": {"name": "ada"}})
         self.accounts = {name: self._account(name) for name in COMPONENTS}
         self._directory = directory
         self._starts = count(1)
@@ -71,6 +85,19 @@ class Site:
 
     def reaper(self, pod: V1Pod) -> PodProcess:
         return self._process("reaper", pod)
+
+    def token(self, *audiences: str, seconds: int = 3600) -> str:
+        """Return a token of the service account of the client."""
+        request = {"spec": {"audiences": audiences, "expirationSeconds": seconds}}
+        answer = self.releases.core.create_namespaced_service_account_token("ada", self.releases.namespace, request)
+        return str(answer.status.token)
+
+    def channel(self, gateway: PodProcess, token: str = "") -> grpc.Channel:
+        """Return a channel that verifies the certificate of the gateway, with a token if there is one."""
+        credentials = grpc.ssl_channel_credentials((self.secrets / "ca.crt").read_bytes())
+        if token:
+            credentials = grpc.composite_channel_credentials(credentials, grpc.access_token_call_credentials(token))
+        return grpc.secure_channel(_address(gateway).replace("127.0.0.1", "localhost"), credentials)
 
     def on_new_storage(self, component: str) -> PodProcess:
         """Return a process whose workspace is a new directory."""
@@ -218,12 +245,63 @@ def test_rare_cases_use_these_permissions_and_have_them(
         assert not [request for request in requests if request.is_forbidden]
 
 
+def test_only_tokens_for_lodge_from_this_cluster_get_in(site: Site) -> None:
+    """Run after the scenarios, because their requests are counted."""
+    good = site.token(AUDIENCE)
+    header, claims, _ = good.split(".")
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    content = jwt.decode(good, options={"verify_signature": False})
+    denied = {
+        "none": "",
+        "not a token": "ada",
+        "audience of the API server": site.token(),
+        "another audience": site.token("other"),
+        "another cluster": jwt.encode(content, key, "RS256", {"kid": jwt.get_unverified_header(good)["kid"]}),
+        "no signature": f"{header}.{claims}.",
+    }
+    with _gateway(site, 0) as gateway:
+        codes = {name: _status(site, gateway, token) for name, token in denied.items()}
+        assert codes == dict.fromkeys(denied, grpc.StatusCode.UNAUTHENTICATED)
+        assert _status(site, gateway, good) is None
+        assert _status(site, gateway, site.token("other", AUDIENCE)) is None
+        with grpc.insecure_channel(_address(gateway)) as channel, pytest.raises(grpc.RpcError) as raised:
+            _get_settings(channel, timeout=5)
+        assert raised.value.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
+        gateway.stop()
+        log = gateway.log.read_text()
+    events = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    failed = [event for event in events if event["event"] == "login_failed"]
+    assert sum(event["count"] for event in failed) == len(denied)
+    (opened,) = {event["principal"] for event in events if event["event"] == "session_opened"}
+    assert opened == f"system:serviceaccount:{site.releases.namespace}:ada"
+    assert not [each for each in (good, *denied.values()) if len(each) > len("ada") and each in log]
+    site.wait_until_empty()
+
+
+def _status(site: Site, gateway: PodProcess, token: str) -> grpc.StatusCode | None:
+    """Return the status of a request with a token. None if the request succeeded."""
+    with site.channel(gateway, token) as channel:
+        try:
+            _get_settings(channel)
+        except grpc.RpcError as error:
+            code: grpc.StatusCode = error.code()
+            return code
+    return None
+
+
+def _get_settings(channel: grpc.Channel, timeout: float = SECONDS) -> None:
+    operation = base_pb2.ConfigRequest.Operation(get_all=base_pb2.ConfigRequest.GetAll())
+    request = base_pb2.ConfigRequest(session_id=str(uuid.uuid4()), operation=operation)
+    base_pb2_grpc.SparkConnectServiceStub(channel).Config(request, timeout=timeout)
+
+
 def _run_session(site: Site) -> None:
-    with _gateway(site, 0) as gateway, _client(gateway) as client:
+    with _gateway(site, 0) as gateway, _client(site, gateway) as client:
         client.sql("create temporary table t as select 1 one").collect()
         assert client.table("t").collect() == [(1,)]
         (session,) = site.sessions()
         assert session["spec"]["summary"]["tables"] == 1
+        assert session["spec"]["principal"] == f"system:serviceaccount:{site.releases.namespace}:ada"
         assert session["metadata"]["finalizers"] == ["sparklodge.io/session-location"]
         (location,) = site.locations()
         assert location.name == session["spec"]["sessionUuid"]
@@ -233,14 +311,14 @@ def _run_session(site: Site) -> None:
 
 
 def _delete_session_object(site: Site) -> None:
-    with _gateway(site, 0) as gateway, _client(gateway) as client:
+    with _gateway(site, 0) as gateway, _client(site, gateway) as client:
         client.sql("create temporary table t as select 1 one").collect()
         site.delete_session()
         site.wait_until_empty()
 
 
 def _delete_session_object_without_gateway(site: Site) -> None:
-    with _gateway(site, 0) as gateway, _client(gateway) as client:
+    with _gateway(site, 0) as gateway, _client(site, gateway) as client:
         client.sql("create temporary table t as select 1 one").collect()
         assert gateway.stop() == 0
     assert len(site.sessions()) == len(site.locations()) == 1
@@ -250,7 +328,7 @@ def _delete_session_object_without_gateway(site: Site) -> None:
 
 def _kill_gateway(site: Site) -> None:
     pod = site.releases.pods("gateway")[0]
-    with _gateway(site, 0) as gateway, _client(gateway) as client:
+    with _gateway(site, 0) as gateway, _client(site, gateway) as client:
         client.sql("create temporary table t as select 1 one").collect()
         gateway.kill()
         site.releases.core.delete_namespaced_pod(pod.metadata.name, site.releases.namespace, grace_period_seconds=0)
@@ -264,7 +342,9 @@ def _kill_gateway(site: Site) -> None:
 
 def _stop_gateway(site: Site) -> None:
     with _gateway(site, 1) as gateway:
-        assert _check_health(gateway) == health_pb2.HealthCheckResponse.SERVING
+        (container,) = site.releases.pods("gateway")[1].spec.containers
+        assert _probe(gateway, container.liveness_probe)
+        site.wait(lambda: _probe(gateway, container.readiness_probe), "the gateway is ready")
         site.wait(lambda: len(site.leases()) == 2, "reaper and gateway have a lease")
         assert gateway.stop() == 0
     assert set(site.leases()) == {"lodge-reaper"}
@@ -315,26 +395,31 @@ def _gateway(site: Site, number: int) -> Iterator[PodProcess]:
         process.kill()
 
 
-def _check_health(gateway: PodProcess) -> int:
-    """Probe the pod as a kubelet does with a gRPC probe."""
-    with grpc.insecure_channel(_address(gateway)) as channel:
-        answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=SECONDS)
-    return int(answer.status)
-
-
-def _probe(reaper: PodProcess, probe: V1Probe) -> bool:
+def _probe(process: PodProcess, probe: V1Probe) -> bool:
     """Probe the pod as a kubelet does with an httpGet probe."""
-    served = SERVED.search(reaper.log.read_text())
+    served = SERVED.search(process.log.read_text())
     assert served is not None
     connection = http.client.HTTPConnection(served[1], timeout=SECONDS)
     connection.request("GET", probe.http_get.path)
     return connection.getresponse().status == http.HTTPStatus.OK
 
 
+class _TrustingBuilder(DefaultChannelBuilder):
+    """Connects as PySpark does with `use_ssl=true;token=…`, and trusts the certificate authority of the release."""
+
+    def __init__(self, site: Site, gateway: PodProcess) -> None:
+        token = site.token(AUDIENCE)
+        super().__init__(f"sc://{_address(gateway)}/;use_ssl=true;token={token}")
+        self._channel = site.channel(gateway, token)
+
+    def toChannel(self) -> grpc.Channel:  # noqa: N802 - PySpark's name
+        return self._channel
+
+
 @contextmanager
-def _client(gateway: PodProcess) -> Iterator[SparkSession]:
+def _client(site: Site, gateway: PodProcess) -> Iterator[SparkSession]:
     """Open a session whose client does not wait for a stopped gateway when it ends."""
-    session = SparkSession.builder.remote(f"sc://{_address(gateway)}").create()
+    session = SparkSession.builder.channelBuilder(_TrustingBuilder(site, gateway)).create()
     try:
         yield session
     finally:

@@ -69,7 +69,9 @@ NEEDED_BY_BOTH = (
     f"GET {CORE}/configmaps/lodge-roots",
     f"PUT {CORE}/configmaps/lodge-roots",
 )
+REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 NEEDED_BY_GATEWAY = (
+    f"POST {REVIEWS}",
     f"POST {SESSIONS}",
     f"PATCH {LEASES}/x",
 )
@@ -88,6 +90,7 @@ NEEDED_BY_REAPER = (
 )
 
 REFUSED_TO_BOTH = (
+    "POST /apis/authorization.k8s.io/v1/subjectaccessreviews",
     f"GET {CORE}/secrets",
     f"GET {CORE}/secrets/x",
     f"GET {CORE}/configmaps",
@@ -123,6 +126,7 @@ REFUSED_TO_GATEWAY = (
     f"POST {EVENTS}",
 )
 REFUSED_TO_REAPER = (
+    f"POST {REVIEWS}",
     f"POST {SESSIONS}",
     f"PATCH {LEASES}/x",
     f"GET {LEASES}/x",

@@ -22,9 +22,9 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from kubernetes.client import CoordinationV1Api, CustomObjectsApi, V1Pod, V1Probe
-from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.core import DefaultChannelBuilder
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
+from pyspark.sql.connect.session import SparkSession
 
 from tests.cluster.accounts import ServiceAccount
 from tests.cluster.cluster import Cluster
@@ -43,7 +43,7 @@ from workspace.records import Phase
 pytestmark = pytest.mark.slow
 
 SECONDS = 60.0
-READY = re.compile(r"Lodge is ready at sc://(\S+)")
+READY = re.compile(r"Lodge is ready at sc://([^\s/]+)")
 SERVED = re.compile(r'"address": "([^"]+)", "event": "(?:gateway|reaper)_metrics_served"')
 DELETION_MESSAGE = re.compile(r"Deleted session temporary location \[\S+\] from file system \[\S+\]")
 STARTED = {"gateway": READY, "reaper": SERVED}

@@ -37,6 +37,7 @@ class GatewayState:
         event_loop_lag_seconds: How long the event loop takes to respond.
         unauthenticated_allowed: Whether clients need no credentials.
         failing_authentication_sources: Authentication methods that cannot read their file or reach their server.
+        lost_audit_events: The number of events that the audit log has lost.
         certificate_expires_at: When the server certificate expires, in seconds since the epoch. None without TLS.
     """
 
@@ -52,6 +53,7 @@ class GatewayState:
     event_loop_lag_seconds: float = 0.0
     unauthenticated_allowed: bool = False
     failing_authentication_sources: int = 0
+    lost_audit_events: int = 0
     certificate_expires_at: float | None = None
 
 
@@ -155,6 +157,11 @@ class GatewayGauges(Collector):
             "authentication_sources_failing",
             "Authentication methods that cannot read their file or reach their server.",
             state.failing_authentication_sources,
+        )
+        yield CounterMetricFamily(
+            "lodge_gateway_audit_events_lost",
+            "Events that are missing in the audit log, because it could not be written.",
+            state.lost_audit_events,
         )
         if state.certificate_expires_at is not None:
             yield _gauge(

@@ -191,6 +191,7 @@ class Gateway:
             event_loop_lag_seconds=sessions.loop_monitor.lag_seconds(time.monotonic()),
             unauthenticated_allowed=not self._authenticator.is_configured,
             failing_authentication_sources=len(self._authenticator.failing_methods),
+            lost_audit_events=self._audit.log.lost_events,
         )
 
     async def reload(self, workspaces: Workspaces, authentication: Sequence[Method] | None = None) -> None:

@@ -259,7 +259,7 @@ def test_only_tokens_for_lodge_from_this_cluster_get_in(site: Site) -> None:
         "another cluster": jwt.encode(content, key, "RS256", {"kid": jwt.get_unverified_header(good)["kid"]}),
         "no signature": f"{header}.{claims}.",
     }
-    with _gateway(site, 0) as gateway:
+    with _running(site.on_new_storage("gateway")) as gateway:
         codes = {name: _status(site, gateway, token) for name, token in denied.items()}
         assert codes == dict.fromkeys(denied, grpc.StatusCode.UNAUTHENTICATED)
         assert _status(site, gateway, good) is None
@@ -386,7 +386,12 @@ def _requests(site: Site, audit_log: AuditLog) -> Mapping[str, Sequence[Request]
 @contextmanager
 def _gateway(site: Site, number: int) -> Iterator[PodProcess]:
     """Run the process of a gateway pod."""
-    process = site.gateway(site.releases.pods("gateway")[number])
+    with _running(site.gateway(site.releases.pods("gateway")[number])) as process:
+        yield process
+
+
+@contextmanager
+def _running(process: PodProcess) -> Iterator[PodProcess]:
     process.start()
     try:
         yield process

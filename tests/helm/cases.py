@@ -139,6 +139,7 @@ EVERYTHING: Values = {
         "mass_expiry_minimum": 50,
         "mass_expiry_share": 0.25,
         "max_message_bytes": "64MiB",
+        "max_plan_bytes": "32MiB",
         "max_principal_bytes": "1TiB",
         "max_principal_tables": 1000,
         "max_session_bytes": 1073741824,

@@ -110,6 +110,7 @@ SETTINGS: Mapping[str, Mapping[str, Sequence[Any]]] = {
         "taken": (1, 2**31 - 1, "999999999", "64 MiB", "2047.999MiB", "2047M", "1.999GiB", "2GB", "0.001k", "0.5GiB"),
         "refused": (0, -1, 2**31, "0", "0B", "0.0KiB", "0.9", "0.0001KiB", "2048MiB", "2GiB", "4GiB", "1TiB", "1Gi"),
     },
+    "max_plan_bytes": _MEMORY_SIZES,
     "max_principal_bytes": _SIZES,
     "max_principal_tables": _LIMITS,
     "max_session_bytes": _SIZES,

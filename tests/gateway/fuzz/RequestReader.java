@@ -69,15 +69,21 @@ public final class RequestReader {
     if (request instanceof ExecutePlanRequest execution) {
       line.append(hex(execution.getOperationId())).append(' ');
       line.append(execution.hasPlan() ? execution.getPlan().getOpTypeCase().name() : "NONE").append(' ');
+      line.append(hex(sql(execution.getPlan()))).append(' ');
       line.append(execution.getTagsList().stream().map(RequestReader::hex).toList().toString().replace(" ", ""));
     } else if (request instanceof ReattachExecuteRequest reattach) {
-      line.append(hex(reattach.getOperationId())).append(" NONE []");
+      line.append(hex(reattach.getOperationId())).append(" NONE x []");
     } else if (request instanceof ReleaseExecuteRequest release) {
-      line.append(hex(release.getOperationId())).append(" NONE []");
+      line.append(hex(release.getOperationId())).append(" NONE x []");
     } else {
-      line.append("x NONE []");
+      line.append("x NONE x []");
     }
     return line.toString();
+  }
+
+  private static String sql(Plan plan) {
+    Relation relation = plan.hasCommand() ? plan.getCommand().getSqlCommand().getInput() : plan.getRoot();
+    return relation.getSql().getQuery();
   }
 
   private static String text(Message request, String field) {

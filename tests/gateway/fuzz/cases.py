@@ -7,7 +7,7 @@ from random import Random
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import GatewayError
-from gateway.wire import encode_field, encode_varint, read_fields
+from gateway.wire import LENGTH, encode_field, encode_varint, read_fields
 
 KINDS = {
     method.name: method.input_type._concrete_class
@@ -63,7 +63,16 @@ def _field(random: Random) -> bytes:
     wire_type = random.choice([2, 2, 2, 2, 0, 1, 5, 3, 4, 6, 7])
     tag = number << 3 | wire_type
     content = random.choice(
-        [b"", b"ann", b"\x0a\x03bob", b"\x12\x03bob", b"\xff\xff", encode_field(1, b"\x0a\x00"), random.randbytes(5)]
+        [
+            b"",
+            b"ann",
+            b"\x52\x0d\x0a\x0bdrop view v",
+            b"\x0a\x03bob",
+            b"\x12\x03bob",
+            b"\xff\xff",
+            encode_field(1, b"\x0a\x00"),
+            random.randbytes(5),
+        ]
     )
     if wire_type == 2:
         value = _varint(random, len(content)) + content
@@ -98,18 +107,28 @@ def _insert_field(random: Random, data: bytes) -> bytes:
 
 
 def _change_inside(random: Random, data: bytes) -> bytes:
-    """Insert a field into the user context or the plan."""
+    """Insert a field into the user context, or into the plan at any depth."""
     try:
-        fields = _split(data)
+        fields = read_fields(data)
     except GatewayError:  # an earlier change made the request malformed
         return data
+    parts = [data[field.tag_start : field.end] for field in fields]
     for index, field in enumerate(fields):
-        number = field[0] >> 3
-        if number in (2, 3) and field[0] & 7 == 2 and random.random() < 0.7:
-            length = 1 if field[1] < 0x80 else 2
-            content = field[1 + length :]
-            fields[index] = encode_field(number, random.choice([content + _field(random), _field(random) + content]))
-    return b"".join(fields)
+        if field.number in (2, 3) and field.wire_type == LENGTH and random.random() < 0.7:
+            parts[index] = encode_field(field.number, _change_message(random, data[field.start : field.end]))
+    return b"".join(parts)
+
+
+def _change_message(random: Random, data: bytes) -> bytes:
+    try:
+        fields = [field for field in read_fields(data) if field.wire_type == LENGTH]
+    except GatewayError:  # a text
+        return data
+    if fields and random.random() < 0.7:
+        field = random.choice(fields)
+        content = _change_message(random, data[field.start : field.end])
+        return data[: field.tag_start] + encode_field(field.number, content) + data[field.end :]
+    return random.choice([data + _field(random), _field(random) + data, data * 2])
 
 
 def _repeat_field(random: Random, data: bytes) -> bytes:

@@ -36,6 +36,7 @@ class Reading(NamedTuple):
     client_type: str
     operation_id: str
     plan: str
+    sql: str
     tags: tuple[str, ...]
 
 
@@ -91,6 +92,8 @@ def check_requests(spark: SparkReader, random: Random, count: int) -> Counter[st
             outcomes["Spark refuses it"] += 1
         else:
             outcomes["read"] += 1
+        if request is not None and python is not None and by_spark[index] is not None:
+            assert python == by_spark[index], where  # Lodge decodes plans with Python's protobuf
         for other in (by_spark[index], python):
             if request is not None and other is not None:
                 _compare(request, other, where)
@@ -141,9 +144,12 @@ def _read_with_python(method: str, data: bytes) -> Reading | None:
         message = KINDS[method].FromString(data)
     except DecodeError:
         return None
-    plan = "NONE"
+    plan, sql = "NONE", ""
     if method == "ExecutePlan" and message.HasField("plan"):
         plan = (message.plan.WhichOneof("op_type") or "OPTYPE_NOT_SET").upper()
+        is_command = message.plan.HasField("command")
+        relation = message.plan.command.sql_command.input if is_command else message.plan.root
+        sql = relation.sql.query
     user = message.user_context
     return Reading(
         message.session_id,
@@ -153,6 +159,7 @@ def _read_with_python(method: str, data: bytes) -> Reading | None:
         message.client_type,
         message.operation_id if method in ("ExecutePlan", "ReattachExecute", "ReleaseExecute") else "",
         plan,
+        sql,
         tuple(message.tags) if method == "ExecutePlan" else (),
     )
 
@@ -160,10 +167,10 @@ def _read_with_python(method: str, data: bytes) -> Reading | None:
 def _parse(line: str) -> Reading | None:
     if line == "refused":
         return None
-    session_id, user_id, user_name, extensions, client_type, operation_id, plan, tags = line.split(" ")
+    session_id, user_id, user_name, extensions, client_type, operation_id, plan, sql, tags = line.split(" ")
     texts = [_text(each) for each in (session_id, user_id, user_name, client_type, operation_id)]
     names = tuple(_text(each) for each in tags.strip("[]").split(",") if each)
-    return Reading(texts[0], texts[1], texts[2], int(extensions), texts[3], texts[4], plan, names)
+    return Reading(texts[0], texts[1], texts[2], int(extensions), texts[3], texts[4], plan, _text(sql), names)
 
 
 def _text(field: str) -> str:

@@ -94,6 +94,24 @@ def test_other_workspaces_can_be_added_removed_and_made_writable(serving: Servin
     assert changed == [f"workspace [a]: {serving.second.as_uri()} (writable) -> {serving.second.as_uri()}"]
 
 
+def test_reload_is_recorded_in_a_rotated_audit_log(serving: Serving, eventually: Eventually) -> None:
+    audit = serving.config.with_name("audit.log")
+    serving.write(serving.first, f"audit_log: {audit}")
+    serving.start("--no-reaper")
+    rotated = audit.rename(audit.with_suffix(".1"))
+    serving.write(serving.first, f"audit_log: {audit}", "writable_workspace: dfs.tmp")
+    serving.reload("configuration_reloaded")
+    eventually(lambda: audit.exists() and audit.read_text(), "the new file contains the event")
+    serving.config.write_text("unknown: 1")
+    serving.reload("configuration_rejected")
+    eventually(lambda: len(audit.read_text().splitlines()) == 2, "the new file contains both events")
+    first, second = map(json.loads, audit.read_text().splitlines())
+    assert rotated.read_text() == ""
+    common = {"event": "administrative_act", "act": "reload_configuration"}
+    assert first.items() >= {**common, "outcome": "succeeded"}.items()
+    assert second.items() >= {**common, "outcome": "failed"}.items()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "named"),

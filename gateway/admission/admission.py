@@ -291,8 +291,12 @@ class AdmittedCall:
 
         Raises:
             GatewayError: If the responses in memory exceed a limit.
+            asyncio.CancelledError: If the client has disconnected.
         """
-        await self.responses.send(message)
+        try:
+            await self.responses.send(message)
+        except aio.InternalError as error:  # gRPC has not reported the disconnection yet
+            raise asyncio.CancelledError from error
 
     def start_statement(self) -> None:
         """Count a statement that starts. It ends together with the call.

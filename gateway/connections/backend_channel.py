@@ -18,6 +18,8 @@ _CHANNEL_OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_retries", 0),
     ("grpc.minimal_stack", 1),
+    # Otherwise, a fast backend fills a buffer of tens of megabytes for each stream that a client does not read.
+    ("grpc.http2.bdp_probe", 0),
     # Spark before 4.3 closes a connection with more than one ping in five minutes, or with pings while no call is open.
     # The timeout also applies to data that the peer does not acknowledge (TCP_USER_TIMEOUT).
     ("grpc.keepalive_time_ms", 330_000),

@@ -23,6 +23,7 @@ from grpc import aio
 from gateway.connections.tls import ServerCertificates, TlsFiles
 
 HANDSHAKE_SECONDS = 10
+UNREAD_STREAM_BYTES = 256 * 1024
 PING_SECONDS = 60
 PING_TIMEOUT_SECONDS = 30
 SHORTEST_PING_INTERVAL_SECONDS = 5
@@ -44,6 +45,7 @@ class ConnectionLimits:
         age_seconds: The age after which a connection accepts no new streams. None means no limit.
         age_grace_seconds: How long the open streams of such a connection may continue.
         metadata_bytes: The maximum size of the metadata of a request.
+        unread_stream_bytes: How many bytes of a stream a client may send before Lodge reads them.
         handshake_seconds: How long a client may take for the TLS handshake and its first HTTP/2 frames.
         ping_seconds: How long a connection is silent before the gateway sends a ping.
         ping_timeout_seconds: How long a client may take to answer a ping or to accept data.
@@ -57,6 +59,7 @@ class ConnectionLimits:
     age_seconds: float | None = None
     age_grace_seconds: float = 600.0
     metadata_bytes: int = MAX_METADATA_BYTES
+    unread_stream_bytes: int = UNREAD_STREAM_BYTES
     handshake_seconds: float = HANDSHAKE_SECONDS
     ping_seconds: float = PING_SECONDS
     ping_timeout_seconds: float = PING_TIMEOUT_SECONDS
@@ -71,6 +74,9 @@ class ConnectionLimits:
             # Equal values, because gRPC refuses requests between the two limits at random.
             ("grpc.max_metadata_size", self.metadata_bytes),
             ("grpc.absolute_max_metadata_size", self.metadata_bytes),
+            # What a client may send before Lodge reads it. Otherwise, gRPC would buffer more for fast connections.
+            ("grpc.http2.bdp_probe", 0),
+            ("grpc.http2.lookahead_bytes", self.unread_stream_bytes),
             ("grpc.server_handshake_timeout_ms", _milliseconds(self.handshake_seconds)),
             ("grpc.keepalive_time_ms", _milliseconds(self.ping_seconds)),
             ("grpc.keepalive_timeout_ms", _milliseconds(self.ping_timeout_seconds)),

@@ -16,8 +16,14 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=5.0, help="how long the attackers attack; default: 5")
     parser.add_argument("--quiet-minutes", type=float, default=1.0, help="how long no attacker attacks; default: 1")
     parser.add_argument("--attack", action="append", choices=list(ATTACKS), help="only this attack; may be repeated")
+    parser.add_argument("--one-by-one", action="store_true", help="one attack after the other")
     arguments = parser.parse_args()
-    plan = Plan(arguments.quiet_minutes * 60, arguments.minutes * 60, attacks=tuple(arguments.attack or ATTACKS))
+    plan = Plan(
+        arguments.quiet_minutes * 60,
+        arguments.minutes * 60,
+        attacks=tuple(arguments.attack or ATTACKS),
+        one_by_one=arguments.one_by_one,
+    )
     directory = Path(tempfile.mkdtemp(prefix="lodge-hostile-"))
     spark_directory = directory / "spark"
     spark_directory.mkdir()

@@ -252,7 +252,7 @@ def unread_streams(attacker: Attacker) -> Iterator[None]:
         calls = []
         for channel in channels:
             for _ in range(4):
-                request = attacker.sql("select repeat('x', 1000) from range(0, 2000000, 1, 1)", session)
+                request = attacker.sql("select 1", session)
                 calls.append(channel.unary_stream(SERVICE + "ExecutePlan")(request, metadata=attacker.metadata()))
         for _ in range(150):
             time.sleep(_PAUSE_SECONDS)

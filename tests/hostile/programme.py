@@ -17,7 +17,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -35,6 +35,7 @@ _MIN_QUIET_SECONDS = 0.05
 _WORKER_PROCESSES = 4
 _START_SECONDS = 120.0
 _LAPSES = ("lease_renewal_stopped", "lease_renewal_failed", "session_lost")
+_PATH = {"PYTHONPATH": str(REPOSITORY)}
 _LAPSED_METRIC = "lodge_gateway_lease_lapses_total"
 
 
@@ -48,6 +49,7 @@ class Plan:
         workers: The number of working clients.
         pause_seconds: The pause of a worker between two statements.
         attacks: The names of the attacks.
+        one_by_one: Whether the attacks happen one after the other, to find the one that does harm.
     """
 
     quiet_seconds: float
@@ -55,6 +57,7 @@ class Plan:
     workers: int = 16
     pause_seconds: float = 1.0
     attacks: Sequence[str] = tuple(ATTACKS)
+    one_by_one: bool = False
 
 
 @dataclass(slots=True)
@@ -118,12 +121,15 @@ class Gateway:
     """A gateway with its metrics.
 
     Args:
-        backend: The address of Spark.
+        backend: The address of Spark, for the workers.
         directory: A directory for its files.
-        options: Further options of ``lodge serve``.
+
+    Attributes:
+        workers_token: The token of the workers.
+        attackers_token: The token of the attackers, which is valid too.
     """
 
-    def __init__(self, backend: str, directory: Path, options: Sequence[str] = ()) -> None:
+    def __init__(self, backend: str, directory: Path) -> None:
         self.log = directory / "lodge.log"
         self._metrics_port = free_port()
         root, files = directory / "tmp", directory / "files"
@@ -131,7 +137,14 @@ class Gateway:
             path.mkdir()
         command = [*DIES_WITH_PARENT, sys.executable, "-m", "lodge", "serve", "--listen", "127.0.0.1:0"]
         command += ["--backend", backend, "--reaper", "--metrics-listen", f"127.0.0.1:{self._metrics_port}"]
-        command += ["--workspace", f"dfs={files.as_uri()}", "--workspace", f"dfs.tmp={root.as_uri()}", *options]
+        command += ["--workspace", f"dfs={files.as_uri()}", "--workspace", f"dfs.tmp={root.as_uri()}"]
+        self._stub = _start("tests.hostile.stub_backend")
+        assert self._stub.stdout is not None
+        command += ["--principal-backend", f"mallory=sc://127.0.0.1:{int(self._stub.stdout.readline())}"]
+        tokens, config = directory / "tokens.yaml", directory / "lodge.yaml"
+        self.workers_token, self.attackers_token = (_create_token(tokens, name) for name in ("worker", "mallory"))
+        config.write_text(f"authentication: [{{kind: tokens, file: {tokens}}}]\n")
+        command += ["--config", str(config), "--audit-log", str(directory / "audit.log")]
         with self.log.open("wb") as errors:
             self.process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=errors, cwd=directory, env=os.environ | _PATH
@@ -143,7 +156,6 @@ class Gateway:
             if not line:
                 raise RuntimeError(f"lodge serve did not start:\n{self.log.read_text()}")
         self.target = line.split()[-1].removeprefix("sc://")
-        threading.Thread(target=self.process.stdout.read, daemon=True).start()  # the audit log
 
     def __enter__(self) -> Self:
         return self
@@ -151,6 +163,8 @@ class Gateway:
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
         self.process.wait(60)
+        self._stub.kill()
+        self._stub.wait()
 
     def memory_bytes(self) -> int:
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
@@ -183,7 +197,20 @@ class Gateway:
         ]
 
 
-_PATH = {"PYTHONPATH": str(REPOSITORY)}
+def _create_token(file: Path, principal: str) -> str:
+    command = [sys.executable, "-m", "lodge", "token", "create", "--file", str(file), "--principal", principal]
+    return subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | _PATH).stdout.strip()
+
+
+def _start(module: str, *arguments: str) -> "subprocess.Popen[bytes]":
+    """Start a module of these tests. The process ends with this one."""
+    return subprocess.Popen(
+        [*DIES_WITH_PARENT, sys.executable, "-m", module, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=REPOSITORY,
+        env=os.environ | _PATH,
+    )
 
 
 class Workers:
@@ -201,11 +228,8 @@ class Workers:
         self._wanted = plan.workers
         self._processes = []
         for _ in range(_WORKER_PROCESSES):
-            command = [sys.executable, "-m", "tests.hostile.workers", address]
-            command += [str(plan.workers // _WORKER_PROCESSES), str(plan.pause_seconds)]
-            process = subprocess.Popen(
-                [*DIES_WITH_PARENT, *command], stdout=subprocess.PIPE, cwd=REPOSITORY, env=os.environ | _PATH
-            )
+            count = str(plan.workers // _WORKER_PROCESSES)
+            process = _start("tests.hostile.workers", address, count, str(plan.pause_seconds))
             self._processes.append(process)
             threading.Thread(target=self._read, args=[process], daemon=True).start()
 
@@ -218,7 +242,7 @@ class Workers:
             else:
                 self.statements.append((values["ended"], values["seconds"]))
                 if values["error"]:
-                    self.errors.append(values["error"])
+                    self.errors.append(f"After {values['seconds']:.1f} s: {values['error']}")
 
     def __enter__(self) -> Self:
         wait_until(lambda: self._ready == self._wanted, "all workers are ready", _START_SECONDS)
@@ -235,16 +259,11 @@ class Workers:
 
 
 @contextmanager
-def attackers(target: str, names: Sequence[str], token: str | None) -> Iterator[None]:
+def attackers(target: str, names: Sequence[str], token: str) -> Iterator[None]:
     """Run one process for each attack."""
-    processes = []
+    processes: list[subprocess.Popen[bytes]] = []
     try:
-        for name in names:
-            command = [*DIES_WITH_PARENT, sys.executable, "-m", "tests.hostile.attacks", name, target]
-            command += [] if token is None else [token]
-            processes.append(
-                subprocess.Popen(command, cwd=REPOSITORY, env=os.environ | _PATH, stderr=subprocess.DEVNULL)
-            )
+        processes += [_start("tests.hostile.attacks", name, target, token) for name in names]
         yield
     finally:
         for process in processes:
@@ -252,26 +271,34 @@ def attackers(target: str, names: Sequence[str], token: str | None) -> Iterator[
             process.wait()
 
 
-def play(gateway: Gateway, plan: Plan, *, workers: str = "", mallory: str | None = None) -> Result:
+def play(gateway: Gateway, plan: Plan) -> Result:
     """Play the programme.
 
     Args:
         gateway: The gateway.
         plan: The length of the run.
-        workers: Further parameters of the workers' address, such as a token.
-        mallory: The token of the attackers. None if the gateway has no authentication method.
     """
     result = Result()
-    with ExitStack() as stack:
-        working = stack.enter_context(Workers(f"sc://{gateway.target}/;{workers}", plan))
+    with Workers(f"sc://{gateway.target}/;authorization=Bearer%20{gateway.workers_token}", plan) as working:
         begin = time.monotonic()
         time.sleep(plan.quiet_seconds)
         middle = time.monotonic()
-        with attackers(gateway.target, plan.attacks, mallory):
-            while time.monotonic() < middle + plan.hostile_seconds:
-                time.sleep(0.5)
-                result.memory_bytes = max(result.memory_bytes, gateway.memory_bytes())
-                result.failed_probes += not gateway.is_alive()
+        share = plan.hostile_seconds / (len(plan.attacks) if plan.one_by_one else 1)
+        for names in [[name] for name in plan.attacks] if plan.one_by_one else [plan.attacks]:
+            start = time.monotonic()
+            with attackers(gateway.target, names, gateway.attackers_token):
+                while time.monotonic() < start + share:
+                    time.sleep(0.5)
+                    result.memory_bytes = max(result.memory_bytes, gateway.memory_bytes())
+                    result.failed_probes += not gateway.is_alive()
+            latencies = working.between(start, time.monotonic())
+            if plan.one_by_one:
+                print(
+                    f"{names[0]:<18} p50 {percentile(latencies, 0.5):.3f} s, p99 {percentile(latencies):.3f} s, "
+                    f"{len(latencies)} statements, {gateway.memory_bytes() / 2**20:.0f} MiB, "
+                    f"{len(working.errors)} errors so far",
+                    flush=True,
+                )
         end = time.monotonic()
         result.quiet, result.hostile = working.between(begin, middle), working.between(middle, end)
         result.errors = list(working.errors)

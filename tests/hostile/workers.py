@@ -8,6 +8,7 @@ import json
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable
 
@@ -30,7 +31,7 @@ def _measure(action: Callable[[], object], expected: object) -> None:
         if answer != expected:
             error = f"The answer is {answer!r} instead of {expected!r}."
     except Exception as raised:  # noqa: BLE001 - each error is a finding
-        error = f"{type(raised).__name__}: {raised}"
+        error = f"{type(raised).__name__}: {raised}" + "".join(traceback.format_exception(raised)[-12:])
     ended = time.monotonic()
     _report(ended=ended, seconds=ended - begun, error=error)
 

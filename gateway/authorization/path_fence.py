@@ -30,6 +30,7 @@ _REMOTE_SCHEMES = _S3_SCHEMES | {
     *("abfs", "abfss", "adl", "cosn", "dbfs", "ftp", "gs", "hdfs", "http", "https", "jdbc", "oss", "sftp", "swebhdfs"),
     *("wasb", "wasbs", "webhdfs"),
 }
+_LOCAL_SCHEMES = frozenset({"", "file", "har", "local", "raw", "rawlocal", "viewfs"})
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):(.*)", re.DOTALL)
 _PATTERN = re.compile(r"[*?\[\]{}\\]")
 _PATTERN_ITEM = re.compile(
@@ -123,6 +124,7 @@ class PathFence:
             return any(_reaches(parts, root, is_value=is_value) for root in self._prefixes)
         if location.scheme in _REMOTE_SCHEMES:
             return False
+        is_value = is_value or location.scheme not in _LOCAL_SCHEMES  # for example postgresql://host/
         if not is_value and any(_reaches_relative(location, root[1:]) for root in self._prefixes):
             return True
         if location.is_absolute:

@@ -53,6 +53,7 @@ _FIRST_KEYS = {
 _MAX_KEY_CHARACTERS = 100
 _RAW_STATEMENTS = frozenset({"ADD", "REFRESH", "SET", "COPY"})
 _PATH_KEY = re.compile(r"path|dir|location|file|archive|uri|url|checkpoint|warehouse", re.IGNORECASE)
+_NOT_PATH_KEY = re.compile(r"glob|lookup|files|format", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{[^}]*\}")
 _RAW_SEPARATORS = re.compile(r"[\s,;='\"]+")
 _DIALECTS = (DEFAULT_DIALECT, Dialect(double_quoted_identifiers=True))
@@ -101,7 +102,8 @@ def may_contain_path(sql: str) -> bool:
 
 def use_of_option(key: str) -> TextUse:
     """Return how Spark uses the value of an option."""
-    return TextUse.PATH if _PATH_KEY.search(key) else TextUse.VALUE
+    is_path = _PATH_KEY.search(key) is not None and _NOT_PATH_KEY.search(key) is None
+    return TextUse.PATH if is_path else TextUse.VALUE
 
 
 def find_path_texts(sql: str, parameters: Parameters = NO_PARAMETERS) -> Iterator[PathText]:

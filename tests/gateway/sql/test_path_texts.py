@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.authorization.path_fence import UNKNOWN, PathFence
 from gateway.sql.parameters import Parameters
-from gateway.sql.path_texts import TextUse, find_name_paths, find_path_texts, may_contain_path
+from gateway.sql.path_texts import TextUse, find_name_paths, find_path_texts, may_contain_path, use_of_option
 
 
 def paths(sql, **parameters):
@@ -92,6 +92,23 @@ def test_settings_are_values():
     assert "/p" in values("set spark.sql.streaming.checkpointLocation=/p")
     assert "/p" in values("create table t using csv options (sep '/p')")
     assert "/p" in paths("set x=parquet.`/p`") | values("set x=parquet.`/p`")
+
+
+@pytest.mark.parametrize(
+    ("key", "use"),
+    [
+        ("path", TextUse.PATH),
+        ("checkpointLocation", TextUse.PATH),
+        ("sourceArchiveDir", TextUse.PATH),
+        ("badRecordsPath", TextUse.PATH),
+        ("pathGlobFilter", TextUse.VALUE),
+        ("recursiveFileLookup", TextUse.VALUE),
+        ("maxFilesPerTrigger", TextUse.VALUE),
+        ("sep", TextUse.VALUE),
+    ],
+)
+def test_use_of_an_option(key, use):
+    assert use_of_option(key) is use
 
 
 def test_variables_are_unknown_parts():

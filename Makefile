@@ -85,9 +85,10 @@ cluster-down: setup ## Stop that Kubernetes API and remove its data
 cluster-programs: setup ## Build the programs of the test cluster (needs Go)
 	@$(BIN)/python -m tests.cluster programs
 
-soak: setup ## Simulate histories (SEEDS=100000, or one: SEED=123), then break real processes (ROUNDS=50)
+soak: setup ## Simulate histories (SEEDS=100000, or one: SEED=123), attack a gateway (MINUTES=5), then break processes (ROUNDS=50)
 	@$(BIN)/python -m tests.simulation.run $(if $(SEED),--seed $(SEED) --lines 0,--seeds $(or $(SEEDS),100000))
 	@$(if $(SEED),,$(BIN)/python -m tests.gateway.fuzz 300)
+	@$(if $(SEED),,$(BIN)/python -m tests.hostile --minutes $(or $(MINUTES),5))
 	@$(if $(SEED),,$(BIN)/python -m tests.chaos --rounds $(or $(ROUNDS),50))
 
 clean: ## Remove everything that the other targets created here

@@ -281,20 +281,12 @@ def no_window(attacker: Attacker) -> Iterator[None]:
 def slow_requests(attacker: Attacker) -> Iterator[None]:
     """Uploads that announce 100 MiB, send most of it, and then stop."""
     connections: list[RawConnection] = []
-    part = b"x" * _MIB
     while True:
         with suppress(OSError):
             connection = attacker.connect()
             connections.append(connection)
             stream = connection.open_stream("AddArtifacts")
-            connection.send(stream, http2.message(part, length=100 * _MIB))
-            connection.socket.settimeout(0.5)
-            for _ in range(60):
-                connection.send(stream, part)
-        for each in connections:
-            with suppress(OSError):
-                each.socket.settimeout(0.1)
-                each.send(1, b"x")
+            connection.send_within_window(stream, http2.message(bytes(90 * _MIB), length=100 * _MIB), seconds=5)
         if len(connections) > 30:
             connections.pop(0).socket.close()
         yield

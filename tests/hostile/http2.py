@@ -2,7 +2,9 @@
 
 import socket
 import struct
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -77,6 +79,9 @@ class RawConnection:
         self.socket.setblocking(True)
         self.socket.settimeout(5)
         self._window = window
+        self._buffer = b""
+        self._initial_window = 65535
+        self._windows: dict[int, int] = {0: 65535}
 
     def __enter__(self) -> Self:
         return self
@@ -96,7 +101,49 @@ class RawConnection:
         stream, self._next_stream = self._next_stream, self._next_stream + 2
         headers = encode_headers([*request_headers(method, self._authority, self._token), *more])
         self.socket.sendall(frame(HEADERS, stream, headers, END_HEADERS))
+        self._windows[stream] = self._initial_window
         return stream
+
+    def send_within_window(self, stream: int, data: bytes, seconds: float) -> None:
+        """Send a part of a request as fast as the gateway permits, for at most the given time."""
+        deadline = time.monotonic() + seconds
+        self.socket.settimeout(0.2)
+        while data and time.monotonic() < deadline:
+            size = min(len(data), 16384, self._windows[0], self._windows[stream])
+            if size <= 0:
+                self._receive()
+                continue
+            self.socket.sendall(frame(DATA, stream, data[:size]))
+            data = data[size:]
+            self._windows[0] -= size
+            self._windows[stream] -= size
+
+    def _receive(self) -> None:
+        """Read what the gateway has sent, and note how much it permits."""
+        with suppress(TimeoutError):
+            received = self.socket.recv(65536)
+            if not received:
+                raise ConnectionError
+            self._buffer += received
+        while len(self._buffer) >= 9:
+            size = int.from_bytes(self._buffer[:3])
+            kind, flags, stream = self._buffer[3], self._buffer[4], int.from_bytes(self._buffer[5:9])
+            if len(self._buffer) < 9 + size:
+                return
+            payload, self._buffer = self._buffer[9 : 9 + size], self._buffer[9 + size :]
+            if kind == WINDOW_UPDATE and stream in self._windows:
+                self._windows[stream] += int.from_bytes(payload)
+            elif kind == SETTINGS and not flags & 1:
+                for begin in range(0, size, 6):
+                    key, value = struct.unpack_from(">HI", payload, begin)
+                    if key == INITIAL_WINDOW_SIZE:
+                        self._enlarge(value)
+
+    def _enlarge(self, window: int) -> None:
+        """Apply the initial window of streams that the gateway has chosen."""
+        for stream in range(1, self._next_stream, 2):
+            self._windows[stream] += window - self._initial_window
+        self._initial_window = window
 
     def send(self, stream: int, data: bytes, *, ends: bool = False) -> None:
         """Send a part of a request, in frames of the usual size."""

@@ -136,6 +136,7 @@ class Replica:
             [
                 *shared.prefix,
                 *(sys.executable, "-m", "lodge", command, "--config", str(shared.installed.config_file)),
+                *(() if command == "reap" else ("--metrics-listen", "127.0.0.1:0")),
                 *(listen, f"127.0.0.1:{self.port}"),
             ],
             shared.directory / f"{self.name}.{self._pods}.log",

@@ -1,10 +1,11 @@
 """A short run of the hostile programme. ``make soak`` plays it for five minutes."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.hostile.programme import Gateway, Plan, Result, play
+from tests.hostile.programme import Gateway, Plan, Result, attackers, play
 
 
 @pytest.mark.slow
@@ -15,6 +16,26 @@ def test_hostile_clients_do_not_harm_working_ones(spark_server: str, tmp_path: P
     print(result.summary())
     assert result.problems() == []
     assert sum(result.limits.values()) > 0, "the attacks reached no limit"
+
+
+@pytest.mark.slow
+def test_unread_streams_occupy_bounded_memory(tmp_path: Path, wait_until: Callable[..., None]) -> None:
+    """The backend never stops sending, and the clients of 32 streams never read."""
+    largest = 0
+    with Gateway("sc://127.0.0.1:1", tmp_path) as gateway:
+        before = gateway.memory_bytes()
+
+        def has_closed_connections() -> bool:
+            nonlocal largest
+            largest = max(largest, gateway.memory_bytes())
+            return bool(gateway.events(["stalled_connection_closed"]))
+
+        with attackers(gateway.target, ["unread_streams"], gateway.attackers_token):
+            wait_until(has_closed_connections, "the gateway closes connections of clients that do not read", 60)
+        held = "lodge_gateway_bytes_in_flight"
+        wait_until(lambda: not any(gateway.metrics(held).values()), "all memory is returned")
+    assert largest - before < 3 * 192 * 2**20  # the limit of a principal, and gRPC's copies
+    assert gateway.events(["lease_renewal_stopped"]) == []
 
 
 def test_run_with_harm_is_reported() -> None:

@@ -8,7 +8,8 @@ Guarantees:
 1. There is one event for each statement that reaches this replica: ``statement_finished``, or ``statement_left`` if its
    end is not visible here. Reattaching does not add an event.
 2. A client cannot hide a statement by using the operation id of another statement again.
-3. The replica observes a limited number of statements that no stream follows.
+3. The replica observes a limited number of statements that no stream follows. While many events wait to be written,
+   it does not read what statements contain.
 
 Not guaranteed: If a client reattaches at another replica, that replica does not know what the statement contains, and
 its event has the kind ``reattached``. If a process is killed, the events of its running statements are missing.
@@ -35,6 +36,7 @@ REATTACHED = "reattached"
 
 _MAX_DETACHED = 10_000
 _MAX_REMEMBERED = 10_000
+_MAX_WAITING_REQUESTS = 1_000  # of at most 64 KiB each
 _CANCELED = "OPERATION_CANCELED"
 _ALREADY_EXISTS = "INVALID_HANDLE.OPERATION_ALREADY_EXISTS"
 _RETRIED_CODES = frozenset({StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED})
@@ -118,7 +120,7 @@ class StatementAudit:
         statement = Statement(self._audit.caller(), "unknown")
         observed = ObservedStatement(statement, key, lambda: _is_reattachable(request))
         observed.fingerprint = fingerprint
-        if is_small:
+        if is_small and self._audit.log.waiting < _MAX_WAITING_REQUESTS:
             self._audit.log.run(lambda: self._read(statement, data))
         if request.operation_id:
             self._observed[key] = observed
@@ -235,7 +237,7 @@ class StatementAudit:
             return
         if observed.is_reattachable and condition in _KEEPS_OPERATION:
             if observed.statement.kind == REATTACHED:
-                self._end(observed)  # there is no such operation
+                self._forget(observed)  # there is no such operation
             return
         self.finish(observed, _outcome(condition or (code.name if code else "")))
 
@@ -272,15 +274,25 @@ class StatementAudit:
         """
         if observed.has_ended:
             return False
-        observed.has_ended = True
-        if observed.timer is not None:
-            observed.timer.cancel()
-        if self._observed.get(observed.key) is observed:
-            del self._observed[observed.key]
+        if self._forget(observed):
             self._ended[observed.key] = None
             if len(self._ended) > _MAX_REMEMBERED:
                 self._ended.popitem(last=False)
         return True
+
+    def _forget(self, observed: ObservedStatement) -> bool:
+        """Stop observing a statement, and record nothing.
+
+        Returns:
+            Whether the operation id referred to this statement.
+        """
+        observed.has_ended = True
+        if observed.timer is not None:
+            observed.timer.cancel()
+        is_current = self._observed.get(observed.key) is observed
+        if is_current:
+            del self._observed[observed.key]
+        return is_current
 
 
 def _is_reattachable(request: Request) -> bool:

@@ -85,6 +85,11 @@ class AuditLog:
         return self._thread is not None
 
     @property
+    def waiting(self) -> int:
+        """The number of actions that wait for the thread that writes."""
+        return self._actions.qsize()
+
+    @property
     def lost_events(self) -> int:
         """The number of events that were lost since the process started."""
         return self._lost.total

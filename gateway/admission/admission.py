@@ -94,10 +94,6 @@ class Admission:
             self._reports.report(LimitKind.FAILED_LOGINS)
             await self._delay()
 
-    def has_failed_logins(self, peer: str) -> bool:
-        """Return whether too many logins from a network address have failed in this minute."""
-        return not self._failed_logins.has_room(host_of(peer))
-
     async def _open_call(self) -> None:
         total = self.accounts.total
         if total.requests >= self._limits.max_requests_in_flight:

@@ -128,12 +128,14 @@ async def test_admitted_call_has_the_methods_of_the_context(admit: Make) -> None
         assert call.peer() == "ipv4:192.0.2.1:50000"
 
 
-async def test_failed_logins_are_delayed_by_address(admit: Make) -> None:
+async def test_failed_logins_are_delayed_by_address(admit: Make, reached: list[LimitKind]) -> None:
     admission = admit(failed_logins_per_minute=2)
     for port in range(3):
+        assert reached == []
         await admission.delay_failed_login(f"ipv4:192.0.2.1:{port}")
-    assert admission.has_failed_logins("ipv4:192.0.2.1:99")
-    assert not admission.has_failed_logins("ipv4:192.0.2.2:99")
+    assert reached == [LimitKind.FAILED_LOGINS]
+    await admission.delay_failed_login("ipv4:192.0.2.2:99")
+    assert len(reached) == 1
 
 
 @pytest.mark.parametrize(

@@ -103,8 +103,9 @@ def test_reattached_statement_has_one_event(audited: AuditedLodge, client: Spark
     assert events[0] == known
 
 
+@pytest.mark.slow
 def test_interrupted_statement_is_canceled(audited: AuditedLodge, client: SparkSession) -> None:
-    slow = client.range(10**12).selectExpr("count(distinct id % 1000)")
+    slow = client.range(10**10).selectExpr("sum(hash(id))")  # ends by itself if Spark loses the interrupt
     execute = base_pb2.ExecutePlanRequest(
         session_id=client.session_id,
         operation_id="00000000-0000-4000-8000-00000000000b",
@@ -114,8 +115,8 @@ def test_interrupted_statement_is_canceled(audited: AuditedLodge, client: SparkS
     with grpc.insecure_channel(audited.gateway.target) as channel:
         stub = base_pb2_grpc.SparkConnectServiceStub(channel)
         stream = stub.ExecutePlan(execute, timeout=SECONDS)
-        next(stream)
-        client.interruptAll()
+        assert any(response.execution_progress.num_inflight_tasks for response in stream)
+        client.interruptAll()  # while tasks run, because Spark may lose an earlier interrupt
         with pytest.raises(grpc.RpcError):
             list(stream)
 

@@ -33,8 +33,8 @@ from lodge.logs import set_up_logs
 from tests.identity.certificates import CertificateAuthority
 from tests.identity.provider import IdentityProvider
 
-STALLED_READERS = 16
-STALLED_ROWS = 20_000_000
+STALLED_READERS = 8
+STALLED_ROWS = 2_000_000
 HUGE_BYTES = 100 * 1024 * 1024
 CALL_SECONDS = 600
 

@@ -59,7 +59,7 @@ def error_status(error: GatewayError, client_type: str = "") -> Status:
     Args:
         error: The error. Must not be a :class:`BackendError`, because the status of such an error comes from the
             backend.
-        client_type: The client type in the client's request.
+        client_type: The client type in the client's request, or the user agent of the call.
     """
     spark_class = error.spark_class
     if is_jvm(client_type) and error.condition not in SPARK_CONDITIONS:
@@ -75,9 +75,9 @@ def is_jvm(client_type: str) -> bool:
     """Return whether a client builds error messages from its own templates.
 
     The client type of a JVM client looks like ``_SPARK_CONNECT_SCALA spark/4.3.0 scala/2.13.18 jvm/17.0.15 os/linux``.
-    Users can replace the first word.
+    Users can replace the first word. The user agent of a JVM client looks like ``grpc-java-netty/1.76.0``.
     """
-    return any(word.startswith("jvm/") for word in client_type.split())
+    return any(word.startswith(("jvm/", "grpc-java")) for word in client_type.split())
 
 
 def error_info(trailing: Metadata) -> error_details_pb2.ErrorInfo | None:

@@ -220,6 +220,8 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
 
     async def _status(self, error: GatewayError | aio.AioRpcError, context: Context, call: "_FailedRequest") -> Status:
         failure = error.error if isinstance(error, BackendError) else error
+        if not call.client_type:  # no request was read, or its method is unknown
+            call.client_type = _user_agent(context)
         if isinstance(failure, GatewayError):
             return error_status(failure, call.client_type)
         if call.key is None or call.backend is None:
@@ -400,12 +402,18 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return response
 
 
+def _user_agent(context: Context) -> str:
+    """Return the user agent of a call, which gRPC libraries set."""
+    return next((str(value) for key, value in context.invocation_metadata() or () if key == "user-agent"), "")
+
+
 @dataclass(slots=True)
 class _FailedRequest:
     """The known properties of a request, for use when the request fails.
 
     Attributes:
-        client_type: The client type. Empty until the head of the request has been read.
+        client_type: The client type. Empty until the head of the request has been read. If the call fails earlier, the
+            user agent of the call.
         key: The session. None until the head of the request has been read.
         backend: The backend. None until the session has been found.
     """

@@ -121,7 +121,8 @@ class PageRun:
 
     def _execute(self, block: Block, text: str) -> str:
         if block.language == "python":
-            return self._finish(block, [sys.executable, "-c", text])
+            script = f'source {self._state}\nexec "$0" -c "$1"'
+            return self._finish(block, ["bash", "-c", script, sys.executable, text])
         if _SERVE.match(text):
             return self._serve(block, text)
         script = f"set -euo pipefail\nsource {self._state}\n{text}\nexport -p > {self._state}\n"

@@ -29,11 +29,13 @@ name: ada
    ```
 
 ```python
-print("from Python")
+import os
+
+print("from Python:", os.environ["NAME"])
 ```
 
 ```text
-from Python
+from Python: ada
 ```
 
 ```sql
@@ -56,7 +58,7 @@ def test_page_runs_in_order_and_keeps_variables(tmp_path: Path) -> None:
 
 
 def test_wrong_output_is_reported_with_its_line(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=r"page\.md:27 expects:\nfrom Java"):
+    with pytest.raises(CommandError, match=r"page\.md:29 expects:\nfrom Java"):
         run(PAGE.replace("```text\nfrom Python", "```text\nfrom Java"), tmp_path)
 
 

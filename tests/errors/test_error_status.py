@@ -26,6 +26,7 @@ from gateway.tables.errors import AlreadyExistsError
 
 PYTHON = "_SPARK_CONNECT_PYTHON spark/4.3.0 os/linux python/3.11.7"
 SCALA = "_SPARK_CONNECT_SCALA spark/4.3.0 scala/2.13.18 jvm/17.0.15 os/linux"
+JAVA_USER_AGENT = "grpc-java-netty/1.76.0"
 NAMED_SCALA = "my-app spark/4.3.0 scala/2.13.18 jvm/17.0.15 os/linux"
 
 
@@ -51,7 +52,8 @@ def test_jvm_clients_get_lodge_conditions_with_their_text(error, python, scala):
 
 
 def test_only_jvm_clients_rebuild_messages():
-    assert [is_jvm(each) for each in (SCALA, NAMED_SCALA, PYTHON, "spark-connect-go", "")] == [True, True] + [False] * 3
+    assert all(is_jvm(each) for each in (SCALA, NAMED_SCALA, JAVA_USER_AGENT))
+    assert not any(is_jvm(each) for each in (PYTHON, "spark-connect-go", "grpc-python/1.85.1 grpc-c/58.0.0", ""))
 
 
 @pytest.mark.parametrize("letter", ["x", "%", "ü", "\U0001f600"])

@@ -26,11 +26,12 @@ MESSAGE_BYTES = 64 * 1024
 
 
 class Authenticator:
-    """Refuses all callers, as soon as the test allows it."""
+    """Refuses all callers of the address ``target``, as soon as the test allows it."""
 
     def __init__(self):
         self.asked = asyncio.Event()
         self.may_answer = asyncio.Event()
+        self.target = ""
 
     async def identify(self, context):
         self.asked.set()
@@ -55,11 +56,23 @@ async def door():
     )
     server = aio.server()
     server.add_generic_rpc_handlers((service,))
-    port = server.add_insecure_port("127.0.0.1:0")
+    authenticator.target = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
-    async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with aio.insecure_channel(authenticator.target) as channel:
         yield authenticator, channel
     await server.stop(0)
+
+
+async def test_denied_jvm_client_gets_the_text_of_the_error(door):
+    """The client type is in the request, which the gateway has not read. The user agent takes its place."""
+    authenticator, channel = door
+    authenticator.may_answer.set()
+    options = [("grpc.primary_user_agent", "grpc-java-netty/1.76.0")]
+    async with aio.insecure_channel(authenticator.target, options) as java:
+        for each, expected in ((java, "SparkException"), (channel, "AnalysisException")):
+            with pytest.raises(aio.AioRpcError) as raised:
+                await each.unary_unary(SERVICE + "Config")(b"no request")
+            assert error_info(raised.value.trailing_metadata()).reason.rpartition(".")[2] == expected
 
 
 @pytest.mark.parametrize("kind", ["unary_unary", "unary_stream", "stream_unary", "stream_stream"])

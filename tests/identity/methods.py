@@ -71,7 +71,7 @@ class MethodUnderTest(Protocol):
         """Revoke the credential of `revocable`."""
 
     def is_refused_by_tls(self, credential: Credential) -> bool:
-        """Return whether a connection with the credential fails, so that the gateway cannot answer."""
+        """Return whether a connection with the credential may fail, so that the gateway cannot answer."""
 
 
 class JwtMethod:

@@ -289,6 +289,7 @@ def varint(number):
 
 
 def test_lost_stream_of_a_statement_of_lodge_is_reattached(lodge, spark, wait_until):
+    spark.conf.get("spark.app.name")  # starts the session, so that the log names the operation only after its start
     request = base_pb2.ExecutePlanRequest(
         session_id=spark.session_id,
         user_context=base_pb2.UserContext(user_id=spark.client._user_id or ""),

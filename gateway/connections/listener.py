@@ -24,6 +24,7 @@ from gateway.connections.tls import ServerCertificates, TlsFiles
 
 HANDSHAKE_SECONDS = 10
 UNREAD_STREAM_BYTES = 256 * 1024
+PENDING_REQUESTS = 10_000
 PING_SECONDS = 60
 PING_TIMEOUT_SECONDS = 30
 SHORTEST_PING_INTERVAL_SECONDS = 5
@@ -77,6 +78,9 @@ class ConnectionLimits:
             # What a client may send before Lodge reads it. Otherwise, gRPC would buffer more for fast connections.
             ("grpc.http2.bdp_probe", 0),
             ("grpc.http2.lookahead_bytes", self.unread_stream_bytes),
+            # Above the first limit, gRPC cancels requests at random, also those of other clients. The default is 1,000.
+            ("grpc.server.max_pending_requests", PENDING_REQUESTS),
+            ("grpc.server.max_pending_requests_hard_limit", PENDING_REQUESTS),
             ("grpc.server_handshake_timeout_ms", _milliseconds(self.handshake_seconds)),
             ("grpc.keepalive_time_ms", _milliseconds(self.ping_seconds)),
             ("grpc.keepalive_timeout_ms", _milliseconds(self.ping_timeout_seconds)),

@@ -1,8 +1,9 @@
-"""Unmodified PySpark clients, connected as to a Service with several gateways."""
+"""Unmodified PySpark clients, connected as to a Service with several gateways, with TLS and a token."""
 
 import uuid
 from collections.abc import Sequence
 
+import grpc
 from pyspark.sql.connect.client import DefaultChannelBuilder
 from pyspark.sql.connect.client.retries import DefaultPolicy
 from pyspark.sql.connect.session import SparkSession
@@ -16,16 +17,25 @@ _LONGEST_RECONNECT_MILLISECONDS = 500
 class _SeveralGateways(DefaultChannelBuilder):
     """Connects to the first gateway that answers, and then to the next one."""
 
-    def __init__(self, url: str, ports: Sequence[int]) -> None:
+    def __init__(self, url: str, gateways: Sequence[Replica], user: str) -> None:
         super().__init__(url)
-        self._ports = ports
+        self._ports = [gateway.port for gateway in gateways]
+        installed = gateways[0].environment.installed
+        self._credentials = grpc.composite_channel_credentials(
+            grpc.ssl_channel_credentials(installed.authority),
+            grpc.access_token_call_credentials(installed.token(user)),
+        )
         for option in ("initial", "min", "max"):
             self.setChannelOption(f"grpc.{option}_reconnect_backoff_ms", _LONGEST_RECONNECT_MILLISECONDS)
         self.setChannelOption("grpc.use_local_subchannel_pool", 1)
+        self.setChannelOption("grpc.ssl_target_name_override", "localhost")
 
     @property
     def endpoint(self) -> str:
         return "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in self._ports)
+
+    def toChannel(self) -> grpc.Channel:  # noqa: N802 - PySpark's name
+        return self._secure_channel(self.endpoint, self._credentials)
 
 
 def connect(
@@ -39,8 +49,7 @@ def connect(
         session_id: The id of an existing session; None for a new one.
         patience_seconds: How long the client retries without an answer.
     """
-    address = f"sc://127.0.0.1/;user_id={user};session_id={session_id or uuid.uuid4()}"
-    builder = _SeveralGateways(address, [gateway.port for gateway in gateways])
+    builder = _SeveralGateways(f"sc://127.0.0.1/;session_id={session_id or uuid.uuid4()}", gateways, user)
     session = SparkSession.builder.channelBuilder(builder).create()
     session.client.set_retry_policies([DefaultPolicy(max_retries=round(patience_seconds) + 4, **_BACK_OFF)])
     return session

@@ -288,19 +288,20 @@ def varint(number):
     return bytes([number & 0x7F | 0x80]) + varint(number >> 7) if number > 0x7F else bytes([number])
 
 
-def test_lost_stream_of_a_statement_of_lodge_is_reattached(lodge, spark, wait_until):
-    spark.conf.get("spark.app.name")  # starts the session, so that the log names the operation only after its start
+def test_lost_stream_of_a_statement_of_lodge_is_reattached(lodge, spark):
     request = base_pb2.ExecutePlanRequest(
         session_id=spark.session_id,
         user_context=base_pb2.UserContext(user_id=spark.client._user_id or ""),
         operation_id=str(uuid.uuid4()),
     )
-    request.plan.command.sql_command.input.sql.query = "create temporary table once as select 1 a"
+    request.plan.command.sql_command.input.sql.query = (
+        "create temporary table once as select java_method('java.lang.Thread', 'sleep', 4000 + id * 0) a from range(1)"
+    )
     request.request_options.add().reattach_options.reattachable = True
     with grpc.insecure_channel(lodge.target) as channel:
         stub = base_pb2_grpc.SparkConnectServiceStub(channel)
         lost = stub.ExecutePlan(request)
-        wait_until(lambda: request.operation_id in lodge.log(), "the gateway has started the statement")
+        assert next(lost).HasField("execution_progress")  # the statement runs
         lost.cancel()
         reattach = base_pb2.ReattachExecuteRequest(
             session_id=request.session_id, user_context=request.user_context, operation_id=request.operation_id

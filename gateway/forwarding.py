@@ -12,7 +12,7 @@ Guarantees:
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,14 +56,14 @@ class RequestStream:
     Args:
         first: The first request of the stream. Its session applies to the whole stream.
         context: The call of the client.
-        check: A function that raises GatewayError if a later message must not be forwarded.
+        check: A function that checks a later message. It raises GatewayError if the message must not be forwarded.
 
     Attributes:
         error: The error that ended the stream. None if there is none.
     """
 
     def __init__(
-        self, first: Request, context: AdmittedCall, check: Callable[[bytes], None] = lambda data: None
+        self, first: Request, context: AdmittedCall, check: Callable[[bytes], Awaitable[None]] | None = None
     ) -> None:
         self._first = first
         self._context = context
@@ -75,7 +75,8 @@ class RequestStream:
         try:
             while (data := await self._context.read()) is not aio.EOF:
                 following = self._first.following(data)
-                self._check(following)
+                if self._check is not None:
+                    await self._check(following)
                 yield following
         except GatewayError as error:
             self.error = error

@@ -248,7 +248,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         await forward_stream(call.backend, call.method, RequestStream(call.request, call.context), call.context)
 
     async def _add_artifacts(self, call: "_Call") -> bytes:
-        self._paths.check_artifacts(call.request.data)
+        await self._paths.check_artifacts(call.request.data)
         requests = RequestStream(call.request, call.context, self._paths.check_artifacts)
         return await forward_upload(call.backend, call.method, requests, call.context)
 

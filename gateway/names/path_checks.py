@@ -11,16 +11,18 @@ does not stop.
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.audit import Audit
 from gateway.authorization.path_fence import PathFence
 from gateway.current_workspaces import CurrentWorkspaces
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, invalid_request
 from gateway.names.plan_paths import find_plan_paths
 from gateway.names.word_search import WordSearch
+from gateway.plan_decoding import MAX_FIELDS, UnreadablePlanError, decode_large
 from gateway.request_pools import RequestPools
 from gateway.sql.path_texts import PathText, TextUse, find_path_texts
 from gateway.stored_tables.table_descriptions import build_permanent_scan
@@ -32,6 +34,8 @@ _WORD_WITH_SLASH = re.compile(rb"(?<![^\x00-\x20\"'`,();])[^\x00-\x20\"'`,();/]*
 _FORWARDED = "forward_to_fs"
 _SHOWN_CHARACTERS = 200
 _BYTES_PER_CHARACTER = 2  # the search for paths is faster than the parser
+
+_Message = TypeVar("_Message", bound=Message)
 
 
 class PathChecks:
@@ -71,39 +75,34 @@ class PathChecks:
         """Check the values in a ``Config`` request.
 
         Raises:
-            GatewayError: If a value is a path into the default temporary workspace.
+            GatewayError: If a value is a path into the default temporary workspace, or the request cannot be decoded or
+                has too many fields.
         """
         if b"/" not in request:
             return
-        texts = await self._pools.parse(len(request), self._find_in_settings, request)
+        async with self._pools.reserve(len(request), MAX_FIELDS):
+            texts = await self._pools.parse(len(request), self._find_in_settings, request)
         if texts:
             await self._check_texts(texts)
 
-    def check_artifacts(self, data: bytes) -> None:
+    async def check_artifacts(self, data: bytes) -> None:
         """Check the names of the artifacts in a message of ``AddArtifacts``.
 
         The backend copies an artifact to the path in its name if the name begins with ``forward_to_fs``.
 
         Raises:
-            GatewayError: If an artifact would be copied into the default temporary workspace.
+            GatewayError: If an artifact would be copied into the default temporary workspace, or the message cannot be
+                decoded or has too many fields.
         """
         if _FORWARDED.encode() not in data:
             return
-        try:
-            message = base_pb2.AddArtifactsRequest.FromString(data)
-        except DecodeError:
-            return  # Spark uses the same protocol and rejects the message
-        names = [*(artifact.name for artifact in message.batch.artifacts), message.begin_chunk.name]
-        for name in names:
-            path = name.removeprefix(_FORWARDED)
-            if path != name and self._fence().refuses(path):
-                raise self._refused(path)
+        async with self._pools.reserve(len(data), MAX_FIELDS):
+            path = await self._pools.parse(len(data), _find_refused_artifact, self._fence(), data)
+        if path is not None:
+            raise self._refused(path)
 
     def _find_in_settings(self, request: bytes) -> Sequence[PathText]:
-        try:
-            operation = base_pb2.ConfigRequest.FromString(request).operation
-        except DecodeError:
-            return ()  # Spark uses the same protocol and rejects the request
+        operation = _decode(base_pb2.ConfigRequest, request).operation
         values = [pair.value for pair in operation.set.pairs if "/" in pair.value]
         texts = [PathText(value, TextUse.VALUE) for value in values]
         texts += [each for value in values if "`" in value for each in find_path_texts(value)]
@@ -171,6 +170,27 @@ class PathChecks:
             f"paths there. Use the name of a table, for example [{name}.t], or a path that cannot match the directory "
             "of the workspace.",
         )
+
+
+def _find_refused_artifact(fence: PathFence, data: bytes) -> str | None:
+    """Return the first path to which the backend would copy an artifact, and which the fence refuses."""
+    message = _decode(base_pb2.AddArtifactsRequest, data)
+    names = (*(artifact.name for artifact in message.batch.artifacts), message.begin_chunk.name)
+    paths = (name.removeprefix(_FORWARDED) for name in names if name.startswith(_FORWARDED))
+    return next((path for path in paths if fence.refuses(path)), None)
+
+
+def _decode(kind: type[_Message], data: bytes) -> _Message:
+    """Return the decoded message.
+
+    Raises:
+        GatewayError: If the message cannot be decoded, or has too many fields. Other decoders may accept a message that
+            this decoder refuses, so such a message must not be forwarded.
+    """
+    try:
+        return decode_large(kind, data)
+    except UnreadablePlanError as error:
+        raise invalid_request("a message cannot be decoded") from error
 
 
 def _find_refused(fence: PathFence, texts: Sequence[PathText]) -> Sequence[PathText]:

@@ -11,9 +11,11 @@ from gateway.audit import Audit
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError
 from gateway.names.path_checks import PathChecks
+from gateway.plan_decoding import MAX_FIELDS
 from gateway.pools import Pool
 from gateway.request_pools import RequestPools
 from gateway.stored_tables.table_descriptions import DESCRIPTION_FILE, TableDescription
+from gateway.wire import LENGTH, encode_field, encode_varint
 from workspace.workspaces import Workspace, Workspaces
 
 SESSION = "b45c25f6-ae64-4be0-bdd2-a6e50d1d191d"
@@ -171,8 +173,31 @@ async def test_artifacts_that_spark_copies_into_the_workspace_are_refused(checks
     for is_chunked in (False, True):
         for name in (f"forward_to_fs{root}/x", f"forward_to_fs/a/..{root}/.lodge/sessions/x"):
             with pytest.raises(GatewayError, match="may lead into"):
-                checks.check_artifacts(message(name, is_chunked=is_chunked))
+                await checks.check_artifacts(message(name, is_chunked=is_chunked))
         for name in ("forward_to_fs/elsewhere/x", f"files{root}/x", "cache/x"):
-            checks.check_artifacts(message(name, is_chunked=is_chunked))
-    checks.check_artifacts(b"forward_to_fs\xff")
+            await checks.check_artifacts(message(name, is_chunked=is_chunked))
     assert len(audit.refused) == 4
+
+
+@pytest.mark.asyncio
+async def test_message_that_only_other_decoders_accept_is_refused(checks, root):
+    """protobuf-java drops the upper bits of a tag."""
+    tag = encode_varint(1 << 35 | 1 << 3 | LENGTH)
+    artifact = encode_field(1, f"forward_to_fs{root}/x".encode())
+    pair = encode_field(1, b"k") + encode_field(2, f"{root}/x".encode())
+    with pytest.raises(GatewayError, match="cannot be decoded"):
+        await checks.check_artifacts(encode_field(3, tag + encode_varint(len(artifact)) + artifact))
+    with pytest.raises(GatewayError, match="cannot be decoded"):
+        await checks.check_settings(encode_field(3, encode_field(1, tag + encode_varint(len(pair)) + pair)))
+
+
+@pytest.mark.asyncio
+async def test_messages_with_millions_of_fields_are_refused_before_they_are_decoded(checks, monkeypatch):
+    empty = encode_field(1, b"") * (MAX_FIELDS + 1)
+    artifacts = encode_field(1, encode_field(1, b"forward_to_fs/x")) + empty
+    pairs = encode_field(1, encode_field(1, b"k") + encode_field(2, b"/x")) + empty
+    monkeypatch.setattr("gateway.plan_decoding.decode_request", pytest.fail)
+    with pytest.raises(GatewayError, match="fields"):
+        await checks.check_artifacts(encode_field(3, artifacts))
+    with pytest.raises(GatewayError, match="fields"):
+        await checks.check_settings(encode_field(3, encode_field(1, pairs)))

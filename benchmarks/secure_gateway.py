@@ -1,8 +1,8 @@
 """The cost of authentication and TLS, and what hostile clients cost the others.
 
 - *TLS and JWT*: the latency of a small statement through a gateway with TLS and JSON Web Tokens, compared with a
-  gateway without them in the same run. Everything shares this machine, so the figures include the processor time for
-  TLS in the clients.
+  gateway without them in the same run. Both run without an audit log. Everything shares this machine, so the figures
+  include the processor time for TLS in the clients.
 - *Neighbours*: the latency of a small statement beside clients that never read their results, and beside a client that
   sends 100 MB, compared with the same statement without neighbours. The same neighbours at Spark without Lodge show how
   much of the difference is due to Spark and to the shared machine.
@@ -87,7 +87,7 @@ def run_secure_gateway(backend: str, directory: Path) -> Iterator[Route]:
     method = {"kind": "jwt", "jwks": provider.jwks_file.as_uri(), "issuer": provider.issuer, "audience": "lodge"}
     config = directory / "lodge.yaml"
     tls = {"certificate": str(files.certificate), "key": str(files.key)}
-    config.write_text(yaml.safe_dump({"authentication": [method], "tls": tls}))
+    config.write_text(yaml.safe_dump({"authentication": [method], "tls": tls, "audit_log": "none"}))
     (directory / "workspaces").mkdir()
     with run_gateway(backend, directory / "workspaces", "--config", str(config)) as gateway:
         address = gateway.address.partition("/;")[0]

@@ -208,6 +208,7 @@ class Operation:
             self._error = CanceledError()
         self.is_finished = True
         self._task = None
+        self.request = base_pb2.ExecutePlanRequest(session_id=self.request.session_id)
         self._wake()
 
     def _add(self, response: base_pb2.ExecutePlanResponse) -> None:

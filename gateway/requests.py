@@ -40,6 +40,14 @@ _MAX_FIELDS = 4096
 _MAX_USER_CONTEXT_FIELDS = 256
 _MAX_ID_BYTES = 64
 _MAX_CLIENT_TYPE_BYTES = 2048
+_MAX_CONTROL_BYTES = 256 * 1024
+_CONTROL_METHODS = frozenset(
+    {
+        *("CloneSession", "ExecutePlan", "FetchErrorDetails", "GetStatus", "Interrupt", "ReattachExecute"),
+        *("ReleaseExecute", "ReleaseSession"),
+    }
+)
+"""The methods whose requests are short, apart from the plan. The gateway may keep them longer than the call."""
 _MAX_CACHED = 4096
 _FIXED64_TYPES = frozenset({FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_SFIXED64})
 _FIXED32_TYPES = frozenset({FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_FIXED32, FieldDescriptor.TYPE_SFIXED32})
@@ -209,10 +217,14 @@ class RequestIndex:
                 context of the client applies, and the bytes remain unchanged.
 
         Raises:
-            GatewayError: If the session id is not a UUID, or another id is too long or not UTF-8.
+            GatewayError: If the session id is not a UUID, another id is too long or not UTF-8, or the request is too
+                large without its plan.
         """
         shape, data = self._shape, self._data
         context, plan = self._fields.get(_USER_CONTEXT), self._fields.get(shape.plan)
+        size_bytes = len(data) - (0 if plan is None else plan.end - plan.start)
+        if self._method in _CONTROL_METHODS and size_bytes > _MAX_CONTROL_BYTES:
+            raise invalid_request(f"the request has more than {_MAX_CONTROL_BYTES:,} bytes without its plan")
         principal = self._user_id(context) if identity is None else identity.principal
         key = SessionKey(principal, _session_id(self.id(_SESSION_ID)))
         operation_id = _text(self.id(shape.operation_id))

@@ -16,6 +16,7 @@ from lodge.backend_sessions import BackendSessions
 from lodge.confirmations import confirmation_reader
 from lodge.connections import backend_access
 from lodge.errors import StartError
+from lodge.memory_protection import forbid_core_dumps
 from lodge.metrics_endpoint import serve_metrics
 from lodge.settings import ReapSettings
 from lodge.stores import Stores, open_stores
@@ -41,6 +42,7 @@ async def reap(settings: ReapSettings, workspaces: Workspaces) -> None:
     Raises:
         StartError: If a component that the reaper needs cannot be used.
     """
+    forbid_core_dumps()
     with open_audit_log(settings) as audit_log:
         process = ReaperProcess(settings, workspaces, audit_log)
         loop = asyncio.get_running_loop()

@@ -14,6 +14,7 @@ random tokens of this length cannot be guessed::
 """
 
 import hashlib
+import os
 import re
 import secrets
 from collections import Counter
@@ -122,7 +123,7 @@ def read_token_file(path: Path) -> bytes:
     """
     try:
         with path.open("rb") as file:
-            if path.stat().st_mode & _WRITABLE_BY_ALL:
+            if os.fstat(file.fileno()).st_mode & _WRITABLE_BY_ALL:
                 raise SourceError(
                     f"The token file [{path}] can be changed by every user of this host. Run: chmod o-w {path}"
                 )

@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.audit import Audit
-from gateway.authorization.path_fence import PathFence
+from gateway.authorization.path_fence import UNKNOWN, PathFence
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError, invalid_request
 from gateway.names.plan_paths import find_plan_paths
@@ -31,6 +31,7 @@ from workspace.workspaces import Workspaces
 
 _SUBQUERIES = WordSearch(["from", "table"])
 _WORD_WITH_SLASH = re.compile(rb"(?<![^\x00-\x20\"'`,();])[^\x00-\x20\"'`,();/]*+/[^\x00-\x20\"'`,();]*+")
+_PATTERN_START = re.compile(r"[{\[\\].*", re.DOTALL)
 _FORWARDED = "forward_to_fs"
 _SHOWN_CHARACTERS = 200
 _BYTES_PER_CHARACTER = 2  # the search for paths is faster than the parser
@@ -118,7 +119,7 @@ class PathChecks:
     def _may_lead_inside(self, data: bytes) -> bool:
         fence = self._fence()
         words = (match.group().decode(errors="replace") for match in _WORD_WITH_SLASH.finditer(data))
-        return any(fence.refuses(word, is_value=True) for word in words)
+        return any(fence.refuses(_without_pattern(word), is_value=True) for word in words)
 
     def _own_texts(self, texts: Iterable[PathText]) -> Iterable[PathText]:
         """Yield the texts that are not names in workspaces. Lodge resolves names in workspaces itself."""
@@ -191,6 +192,11 @@ def _decode(kind: type[_Message], data: bytes) -> _Message:
         return decode_large(kind, data)
     except UnreadablePlanError as error:
         raise invalid_request("a message cannot be decoded") from error
+
+
+def _without_pattern(word: str) -> str:
+    """Replace the rest of a word from its first pattern or escape, which may continue after the word."""
+    return _PATTERN_START.sub(UNKNOWN, word)
 
 
 def _find_refused(fence: PathFence, texts: Sequence[PathText]) -> Sequence[PathText]:

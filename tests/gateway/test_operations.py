@@ -136,6 +136,18 @@ def test_guarantee_6_failed_statement_frees_its_data_at_once(make_error):
         gc.enable()
 
 
+def test_operation_does_not_keep_its_request_after_its_end():
+    async def run():
+        operations, operation = Operations(300), an_operation()
+        operation.request.tags.append("t" * 100_000)
+        operations.start(operation, answered)
+        assert len(await responses_of(operation)) == 2
+        assert operations.find(*operation.key) is operation
+        assert operation.request.ByteSize() < 100
+
+    asyncio.run(run())
+
+
 def test_guarantee_6_released_operation_is_freed_before_its_timeout():
     async def run():
         operations, operation = Operations(300), an_operation()

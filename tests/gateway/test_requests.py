@@ -145,6 +145,22 @@ def test_number_of_fields_is_limited(method):
         read_request(data + b"\xfa\x7f\x00" * 10_000_000, method)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_size_of_a_request_without_its_plan_is_limited(method):
+    request = METHODS[method](session_id=SESSION, client_type="c" * 300_000)
+    if method in {"AddArtifacts", "AnalyzePlan", "ArtifactStatus", "Config"}:
+        read_request(request.SerializeToString(), method)
+    else:
+        with pytest.raises(GatewayError, match="262,144 bytes"):
+            read_request(request.SerializeToString(), method)
+
+
+def test_plan_does_not_count_for_the_size_of_the_rest():
+    request = execution()
+    request.plan.root.sql.query = " " * 300_000
+    read_request(request.SerializeToString(), "ExecutePlan")
+
+
 def test_later_messages_of_a_stream_get_the_identity():
     first = read_request(execution().SerializeToString(), "AddArtifacts", ANN)
     later = base_pb2.AddArtifactsRequest(session_id=SESSION)

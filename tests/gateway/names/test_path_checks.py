@@ -151,6 +151,10 @@ async def test_settings_with_paths_into_the_workspace_are_refused(checks, root):
 async def test_unreadable_plan_is_searched_as_bytes(checks, root):
     assert await checks.may_lead_inside(b"\x0a\x20" + f"select * from parquet.`{root}/x`".encode() + b"\x12")
     assert await checks.may_lead_inside(b"\x0a\x20" + f"{root}/x".encode())
+    first, rest = root.name[0], root.name[1:]
+    for name in (f"{{x,{root.name}}}", f"[;{first}]{rest}", f"\\u{ord(first):04x}{rest}"):
+        assert await checks.may_lead_inside(f"select * from parquet.`{root.parent}/{name}/x`".encode()), name
+    assert not await checks.may_lead_inside(b"\x0a\x20/elsewhere/{a,b}/[x]/\\u0020")
     assert not await checks.may_lead_inside(b"\x0a\x20/elsewhere/x /* hint */ a/b / \x12\xff/")
 
 

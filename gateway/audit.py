@@ -6,21 +6,22 @@ There is one method for each event. ``docs/reference/audit-log.md`` lists all ev
 Guarantees:
 
 1. No method blocks or raises.
-2. A flood of failed logins does not fill the disk: see :meth:`Audit.login_failed`.
+2. A flood of failed logins or refused statements does not fill the disk: see :mod:`gateway.repeated_events`.
 3. An event contains the text of a statement only if ``log_query_text`` is set, and never contains a token.
 """
 
-import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from gateway.errors import LIMIT_EXCEEDED
+from gateway.repeated_events import RepeatedEvents
 from workspace.audit_log import AuditLog
 
-_LOGIN_WINDOW_SECONDS = 60.0
-_LOGIN_WINDOW_ORIGINS = 50
+OTHER_LOGINS = "further failed logins"
+"""The reason of an event about failed logins of many network addresses."""
 
 GATEWAY = "gateway"
 """The actor of what a gateway does on its own."""
@@ -83,6 +84,8 @@ class Outcome(NamedTuple):
 
 
 SUCCEEDED = Outcome("succeeded")
+REFUSED = "refused"
+"""The outcome of a statement that was refused because of a limit."""
 
 
 @dataclass(slots=True)
@@ -121,7 +124,8 @@ class Audit:
     def __init__(self, log: AuditLog | None = None) -> None:
         self.log = AuditLog() if log is None else log
         self.replica = ""
-        self._logins = _LoginFailures(self._write_login_failed)
+        self._logins = RepeatedEvents(self._write_login_failed, _Login(OTHER_LOGINS, "", ()))
+        self._refusals = RepeatedEvents(self._write_statement_refused, _Refusal(NOBODY, LIMIT_EXCEEDED, ""))
 
     @staticmethod
     def caller() -> Caller:
@@ -136,6 +140,7 @@ class Audit:
     def close(self) -> None:
         """Write what was counted and not written yet. Does not close the audit log."""
         self._logins.flush()
+        self._refusals.flush()
 
     def login_failed(self, *, reason: str, peer: str, kinds: Collection[str] = ()) -> None:
         """Record that a client was not authenticated.
@@ -149,7 +154,7 @@ class Audit:
             kinds: The kinds of the authentication methods that were tried.
         """
         if self.log.is_enabled:
-            self._logins.add(_Login(reason, peer, tuple(sorted(kinds))))
+            self._logins.add((_host(peer), reason), _Login(reason, peer, tuple(sorted(kinds))))
 
     def session_opened(self, *, session: str, principal: str, location: str, backend: str, adopted: bool) -> None:
         """Record that this replica has started to serve a session.
@@ -202,6 +207,22 @@ class Audit:
             reason: Why the end is not visible here, for example because the client continued at another replica.
         """
         self._write_statement("statement_left", statement, {"reason": reason})
+
+    def statement_refused(self, caller: Caller, *, condition: str, limit: str) -> None:
+        """Record that a statement was refused because of a limit, before it began.
+
+        The first refusal of a principal is written at once. Further refusals of this principal because of the same
+        limit are counted for a minute, and then written as one event. If many principals are refused, further
+        principals are counted together.
+
+        Args:
+            caller: The client that sent the statement.
+            condition: The error condition.
+            limit: The setting that contains the limit.
+        """
+        if self.log.is_enabled:
+            who = caller.principal or _host(caller.peer)
+            self._refusals.add((who, limit), _Refusal(caller, condition, limit))
 
     def access_refused(self, *, target: str, name: str, reason: str) -> None:
         """Record that a client may not access a table, a file or another object.
@@ -281,6 +302,13 @@ class Audit:
     def _write_login_failed(self, login: "_Login", count: int) -> None:
         self._write("login_failed", {"reason": login.reason, "kinds": login.kinds, "peer": login.peer, "count": count})
 
+    def _write_statement_refused(self, refusal: "_Refusal", count: int) -> None:
+        caller = refusal.caller
+        if count > 1:  # the refusals can concern several sessions
+            caller = replace(caller, session="", operation="")
+        fields = {"outcome": REFUSED, "condition": refusal.condition, "limit": refusal.limit, "count": count}
+        self._write("statement_refused", fields, caller)
+
 
 class _Login(NamedTuple):
     reason: str
@@ -288,43 +316,10 @@ class _Login(NamedTuple):
     kinds: Sequence[str]
 
 
-class _LoginFailures:
-    """Counts failed logins of one period, and writes few events about many failures.
-
-    Args:
-        write: A function that writes the event of one or more failures.
-    """
-
-    def __init__(self, write: Callable[[_Login, int], None]) -> None:
-        self._write = write
-        self._counts: dict[tuple[str, str], tuple[_Login, int]] = {}
-        self._ends_seconds = float("-inf")
-
-    def add(self, login: _Login) -> None:
-        """Write a failure, or count it if the same host has failed in this period."""
-        now_seconds = time.monotonic()
-        if now_seconds >= self._ends_seconds:
-            self.flush()
-            self._ends_seconds = now_seconds + _LOGIN_WINDOW_SECONDS
-            asyncio.get_running_loop().call_later(_LOGIN_WINDOW_SECONDS, self.flush)
-        host = _host(login.peer)
-        known = self._counts.get((host, login.reason))
-        if known is not None:
-            self._counts[host, login.reason] = (login, known[1] + 1)
-        elif len(self._counts) < _LOGIN_WINDOW_ORIGINS:
-            self._counts[host, login.reason] = (login, 0)
-            self._write(login, 1)
-        else:
-            others = login._replace(peer="", reason="further failed logins")
-            _, count = self._counts.get(("", ""), (others, 0))
-            self._counts["", ""] = (others, count + 1)
-
-    def flush(self) -> None:
-        """Write the failures that were only counted, and begin a new period."""
-        counts, self._counts = self._counts, {}
-        for login, count in counts.values():
-            if count:
-                self._write(login, count)
+class _Refusal(NamedTuple):
+    caller: Caller
+    condition: str
+    limit: str
 
 
 def _host(peer: str) -> str:

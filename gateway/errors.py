@@ -29,6 +29,7 @@ PARSE_EXCEPTION = "org.apache.spark.sql.catalyst.parser.ParseException"
 SPARK_SQL_EXCEPTION = "org.apache.spark.SparkSQLException"
 
 ACCESS_DENIED = "LODGE_ACCESS_DENIED"
+LIMIT_EXCEEDED = "LODGE_LIMIT_EXCEEDED"
 SESSION_CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 MAX_USER_ID_BYTES = 1024
 _AUTHENTICATION_RETRY_SECONDS = 2.0
@@ -305,7 +306,7 @@ def limit_exceeded(what: str, limit: int, setting: str, retry_after_seconds: flo
     """
     retry = "Reduce the request" if retry_after_seconds is None else "Try again later"
     error = GatewayError(
-        "LODGE_LIMIT_EXCEEDED",
+        LIMIT_EXCEEDED,
         "53300",
         f"The limit of {limit:,} {what} is reached. {retry}, or ask the operator to increase {setting}.",
         {"what": what, "limit": str(limit), "setting": setting},

@@ -151,29 +151,32 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         """
 
         async def handle(_: object, context: Context) -> Any:
-            failed = _FailedRequest()
+            progress = _Progress()
             try:
-                identity = await self._identify(context)
+                progress.identity = identity = await self._identify(context)
                 principal = None if identity is None else identity.principal
                 async with self._admission.admit(context, name, principal) as admitted:
-                    request = await self._read_first(name, identity, admitted, failed)
+                    request = await self._read_first(name, identity, admitted, progress)
                     _bind_log(request.key, request.operation_id)
-                    Audit.set_caller(_caller(request, context))
+                    progress.caller = _caller(identity, context, request)
+                    Audit.set_caller(progress.caller)
                     await admitted.claim(request.key.principal)
                     session = self._sessions.find(request.key) or await self._session(request.key, name)
                     backend = self._sessions.route(request.key) if session is None else session.backend
-                    failed.backend = backend
-                    call = _Call(request, admitted, session, backend)
+                    progress.backend = backend
+                    call = _Call(request, admitted, session, backend, progress)
                     with nullcontext() if session is None else session.track_request():
                         response = await handler(call)
                     return None if response is None else admitted.respond(response)
             except (GatewayError, aio.AioRpcError) as error:
-                await self._fail(error, context, failed)
+                if name == "ExecutePlan" and not progress.is_observed:
+                    self._audited.refuse(progress.caller or _caller(progress.identity, context), error)
+                await self._fail(error, context, progress)
             except (aio.AbortError, aio.InternalError, aio.UsageError):
                 raise
             except Exception as error:
                 log.exception("request_failed", rpc=name)
-                await self._fail(internal_error(error), context, failed)
+                await self._fail(internal_error(error), context, progress)
 
         return handle
 
@@ -186,16 +189,16 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             raise
 
     async def _read_first(
-        self, name: str, identity: Identity | None, context: AdmittedCall, failed: "_FailedRequest"
+        self, name: str, identity: Identity | None, context: AdmittedCall, progress: "_Progress"
     ) -> Request:
         """Return the first request of a call. Methods with a single request have no other."""
         data = await context.read()
         if data is aio.EOF:
             raise invalid_request("the request stream is empty")
         index = index_request(data, name)
-        failed.client_type = index.client_type
+        progress.client_type = index.client_type
         request = await self._pools.decode(len(data), index.to_request, identity)
-        failed.key = request.key
+        progress.key = request.key
         return request
 
     async def _session(self, key: SessionKey, name: str) -> Session | None:
@@ -203,7 +206,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             return await self._sessions.open_existing(key)
         return await self._sessions.open(key)
 
-    async def _fail(self, error: GatewayError | aio.AioRpcError, context: Context, call: "_FailedRequest") -> None:
+    async def _fail(self, error: GatewayError | aio.AioRpcError, context: Context, call: "_Progress") -> None:
         """End the client's call with the status of an error."""
         condition = session_gone_condition(error)
         if call.key is not None and condition:
@@ -218,7 +221,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             status = error_status(internal_error(failure))
         await context.abort(*status)
 
-    async def _status(self, error: GatewayError | aio.AioRpcError, context: Context, call: "_FailedRequest") -> Status:
+    async def _status(self, error: GatewayError | aio.AioRpcError, context: Context, call: "_Progress") -> Status:
         failure = error.error if isinstance(error, BackendError) else error
         if not call.client_type:  # no request was read, or its method is unknown
             call.client_type = _user_agent(context)
@@ -265,6 +268,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     async def _execute_plan(self, call: "_Call") -> None:
         call.context.start_statement()
         observed = self._audited.begin(call.request)
+        call.progress.is_observed = True
         with self._audited.follow(observed) as count:
             result = await self._start_or_resolve(call, observed)
             if isinstance(result, Operation):
@@ -408,19 +412,25 @@ def _user_agent(context: Context) -> str:
 
 
 @dataclass(slots=True)
-class _FailedRequest:
-    """The known properties of a request, for use when the request fails.
+class _Progress:
+    """What the gateway knows about a call so far, for use when the call fails.
 
     Attributes:
         client_type: The client type. Empty until the head of the request has been read. If the call fails earlier, the
             user agent of the call.
+        identity: The authenticated client. None until the client has been authenticated, or if no method is configured.
+        caller: The client, for audit events. None until the head of the request has been read.
         key: The session. None until the head of the request has been read.
         backend: The backend. None until the session has been found.
+        is_observed: Whether the audit log will contain the outcome of the statement.
     """
 
     client_type: str = ""
+    identity: Identity | None = None
+    caller: Caller | None = None
     key: SessionKey | None = None
     backend: Backend | None = None
+    is_observed: bool = False
 
 
 @dataclass(slots=True)
@@ -431,6 +441,7 @@ class _Call:
     context: AdmittedCall
     session: Session | None
     backend: Backend
+    progress: "_Progress"
 
     @property
     def key(self) -> SessionKey:
@@ -455,16 +466,16 @@ class _Call:
 Handler = Callable[[_Call], Awaitable[Any]]
 
 
-def _caller(request: Request, context: Context) -> Caller:
-    """Return the caller of a request, for audit events."""
-    identity, key = request.identity, request.key
+def _caller(identity: Identity | None, context: Context, request: Request | None = None) -> Caller:
+    """Return the caller of a request, for audit events. Without a request, only the client is known."""
+    principal = "" if identity is None else identity.principal
     return Caller(
-        principal=key.principal,
+        principal=principal if request is None else request.key.principal,
         groups=() if identity is None else identity.groups,
         method="" if identity is None else identity.method,
         peer=context.peer() or "",
-        session=key.client_session_id,
-        operation=request.operation_id,
+        session="" if request is None else request.key.client_session_id,
+        operation="" if request is None else request.operation_id,
     )
 
 

@@ -5,8 +5,9 @@ response has passed, when it has failed, or when the client has discarded the op
 
 Guarantees:
 
-1. There is one event for each statement that reaches this replica: ``statement_finished``, or ``statement_left`` if its
-   end is not visible here. Reattaching does not add an event.
+1. There is one event for each statement that begins at this replica: ``statement_finished``, or ``statement_left`` if
+   its end is not visible here. Reattaching does not add an event. Statements that a limit refuses are counted in
+   ``statement_refused``.
 2. A client cannot hide a statement by using the operation id of another statement again.
 3. The replica observes a limited number of statements that no stream follows. While many events wait to be written,
    it does not read what statements contain.
@@ -23,9 +24,9 @@ from contextlib import contextmanager
 from grpc import StatusCode, aio
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.audit import SUCCEEDED, Audit, Outcome, Statement
+from gateway.audit import SUCCEEDED, Audit, Caller, Outcome, Statement
 from gateway.error_status import condition_of
-from gateway.errors import GatewayError
+from gateway.errors import LIMIT_EXCEEDED, GatewayError
 from gateway.operations import Operation
 from gateway.requests import Request, SessionKey
 from gateway.response_counts import read_counts
@@ -126,6 +127,12 @@ class StatementAudit:
             self._observed[key] = observed
             self._ended.pop(key, None)
         return observed
+
+    def refuse(self, caller: Caller, error: GatewayError | aio.AioRpcError) -> None:
+        """Record a statement that failed before it began, if the reason is a limit."""
+        if isinstance(error, GatewayError) and error.condition == LIMIT_EXCEEDED:
+            limit = error.parameters.get("setting", "")
+            self._audit.statement_refused(caller, condition=error.condition, limit=limit)
 
     def describe(self, observed: ObservedStatement | None, plan: base_pb2.Plan) -> None:
         """Record the kind of the plan of a statement."""

@@ -1,4 +1,4 @@
-"""The audit events of the reaper: the sessions that it has ended.
+"""The audit events of the reaper: ended sessions, and confirmations of a mass expiry.
 
 ``docs/reference/audit-log.md`` lists all events and fields, which are an interface.
 """
@@ -34,4 +34,8 @@ class ReaperAudit:
                         "reason": reason,
                         "by": _REAPER,
                     },
+                )
+            case reports.MassExpiryConfirmed(token, sessions):
+                self._log.write(
+                    "administrative_act", {"act": "confirm_mass_expiry", "target": token, "sessions": sessions}
                 )

@@ -32,7 +32,7 @@ from reaper.decisions import Decisions, History, Snapshot, confirm_orphans, deci
 from reaper.holds import MASS_EXPIRY, RECORDS, ROOT, STORAGE, Holds
 from reaper.mass_expiry import NEVER, MassExpiry, MassExpiryRule, evaluate_mass_expiry
 from reaper.removals import Release, Removals
-from reaper.reports import PassResult, Report, ReportHandler
+from reaper.reports import MassExpiryConfirmed, PassResult, Report, ReportHandler
 from reaper.snapshot_reader import Hosts, SnapshotReader
 from reaper.work_queue import Rest, Work, WorkKey, WorkQueue
 from workspace.identifiers import ReplicaId, SessionUuid, TableUuid
@@ -246,7 +246,9 @@ class Reaper:
         if not self.may_act():
             return
         if state.confirmed > before.confirmed:
-            self._log.warning("mass_expiry_confirmed", sessions=len(state.confirmed), confirmed_with=before.token)
+            count = len(state.confirmed)
+            self._log.warning("mass_expiry_confirmed", sessions=count, confirmed_with=before.token)
+            self._report(MassExpiryConfirmed(before.token, count))
         if state.held:
             if state.token != self._announced_token:
                 self.holds.end(MASS_EXPIRY)

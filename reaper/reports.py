@@ -1,7 +1,7 @@
 """Reports about the work of the reaper.
 
-The metrics, the Kubernetes Events and the status conditions are all based on the same reports. Each of them has a
-handler, which is called with every report in the thread that did the work. A handler must return quickly.
+The metrics, the audit log, the Kubernetes Events and the status conditions are all based on the same reports. Each of
+them has a handler, which is called with every report in the thread that did the work. A handler must return quickly.
 """
 
 from collections.abc import Callable
@@ -123,6 +123,19 @@ class HoldEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class MassExpiryConfirmed:
+    """Report that an operator has confirmed a mass expiry.
+
+    Attributes:
+        token: The token with which the operator has confirmed it.
+        sessions: The number of sessions that may be ended.
+    """
+
+    token: str
+    sessions: int
+
+
+@dataclass(frozen=True, slots=True)
 class PassResult:
     """Report that a pass has read the complete state and made its decisions.
 
@@ -148,6 +161,7 @@ Report = (
     | ActionFailed
     | HoldBegan
     | HoldEnded
+    | MassExpiryConfirmed
     | PassResult
 )
 ReportHandler = Callable[[Report], None]

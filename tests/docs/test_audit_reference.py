@@ -8,7 +8,7 @@ from typing import Any
 from gateway.audit import Audit, Caller, Contents, Outcome, Statement
 from lodge.serve import reload_details
 from reaper.audit import ReaperAudit
-from reaper.reports import SessionReaped
+from reaper.reports import MassExpiryConfirmed, SessionReaped
 from tests.docs.test_interfaces_reference import rows
 from tests.records import a_record
 from workspace.audit_log import AuditLog
@@ -41,6 +41,7 @@ def write_every_event(path: Path) -> dict[str, dict[str, Any]]:
     audit.session_expired(**session, reason="idle")
     audit.statement_finished(statement, Outcome("failed", "PARSE_SYNTAX_ERROR"))
     audit.statement_left(statement, reason="the gateway stopped")
+    audit.statement_refused(Audit.caller(), condition="LODGE_LIMIT_EXCEEDED", limit="max_statements")
     audit.access_refused(target="file", name="/f", reason="below the temporary workspace")
     audit.administrative_act(
         "drop_table", target="t", owner="bob", details={"sessions": 3, **reload_details(["workspace [a]"])}
@@ -67,8 +68,16 @@ def test_events_of_the_reaper_are_those_of_the_page(tmp_path: Path) -> None:
     log = AuditLog(str(path))
     for reason in ("holders_lost", "deletion_requested", "end_not_finished"):
         ReaperAudit(log).take(SessionReaped(StoredRecord(a_record(), "1"), reason, ()))
+    ReaperAudit(log).take(MassExpiryConfirmed("0123456789ab", 3))
     log.close()
-    events = [json.loads(line) for line in path.read_text().splitlines()]
+    *events, confirmed = [json.loads(line) for line in path.read_text().splitlines()]
+    assert confirmed.pop("timestamp")
+    assert confirmed == {
+        "event": "administrative_act",
+        "act": "confirm_mass_expiry",
+        "target": "0123456789ab",
+        "sessions": 3,
+    }
     assert [event["event"] for event in events] == ["session_expired", "session_closed", "session_closed"]
     for event in events:
         assert event.keys() - names("## Common fields") == listed_fields(EVENTS)[event["event"]]

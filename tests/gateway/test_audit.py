@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway import audit as audit_module
+from gateway import repeated_events
 from gateway.audit import NOBODY, Audit, Caller
 from workspace.audit_log import AuditLog
 
@@ -105,7 +105,7 @@ async def test_flood_of_failed_logins_of_many_hosts_is_bounded(log: Log) -> None
 
 
 async def test_failed_logins_are_written_after_their_period(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_module, "_LOGIN_WINDOW_SECONDS", 0.05)
+    monkeypatch.setattr(repeated_events, "_PERIOD_SECONDS", 0.05)
     for _ in range(3):
         log.audit.login_failed(reason="expired", peer="ipv4:10.0.0.1:1")
     await asyncio.sleep(0.2)
@@ -113,5 +113,48 @@ async def test_failed_logins_are_written_after_their_period(log: Log, monkeypatc
     assert [event["count"] for event in log.events()] == [1, 2, 1]
 
 
+def refuse(log: Log, caller: Caller, limit: str = "max_statements") -> None:
+    log.audit.statement_refused(caller, condition="LODGE_LIMIT_EXCEEDED", limit=limit)
+
+
+async def test_flood_of_refused_statements_is_two_events_per_limit(log: Log) -> None:
+    for number in range(10_000):
+        caller = Caller("ada", {"staff"}, "jwt", "ipv4:10.0.0.1:1", f"s{number}", f"op{number}")
+        refuse(log, caller, ("max_statements", "max_sessions")[number % 2])
+    first, second, *others = log.events()
+    assert first == {
+        "event": "statement_refused",
+        "principal": "ada",
+        "groups": ["staff"],
+        "method": "jwt",
+        "peer": "ipv4:10.0.0.1:1",
+        "session": "s0",
+        "operation": "op0",
+        "outcome": "refused",
+        "condition": "LODGE_LIMIT_EXCEEDED",
+        "limit": "max_statements",
+        "count": 1,
+    }
+    assert (second["limit"], second["session"]) == ("max_sessions", "s1")
+    assert [(each["limit"], each["count"]) for each in others] == [("max_statements", 4_999), ("max_sessions", 4_999)]
+    assert not any("session" in each or "operation" in each for each in others)
+
+
+async def test_flood_of_refused_statements_of_many_principals_is_bounded(log: Log) -> None:
+    for number in range(10_000):
+        refuse(log, Caller(f"p{number}"))
+    *first, others = log.events()
+    assert [event["principal"] for event in first] == [f"p{number}" for number in range(50)]
+    assert (others["count"], others["condition"]) == (9_950, "LODGE_LIMIT_EXCEEDED")
+    assert "principal" not in others
+
+
+async def test_refused_statements_of_unknown_clients_are_counted_by_host(log: Log) -> None:
+    for port in range(3):
+        refuse(log, Caller(peer=f"ipv4:10.0.0.1:{port}"))
+    assert [event["count"] for event in log.events()] == [1, 2]
+
+
 async def test_audit_without_a_log_does_nothing() -> None:
+    Audit().statement_refused(Caller("ada"), condition="LODGE_LIMIT_EXCEEDED", limit="max_statements")
     Audit().login_failed(reason="expired", peer="ipv4:10.0.0.1:1")

@@ -10,6 +10,7 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.admission.admission import Admission
 from gateway.admission.limits import AdmissionLimits
+from gateway.audit import Audit
 from gateway.authentication.identity import Identity
 from gateway.backends import SERVICE, Backend
 from gateway.error_status import error_info
@@ -18,6 +19,7 @@ from gateway.forwarding import RequestStream, call_arguments, forward_stream, fo
 from gateway.request_pools import RequestPools
 from gateway.requests import read_request
 from gateway.service import SparkConnectService
+from gateway.statement_audit import StatementAudit
 from workspace.identifiers import Principal
 
 METHODS = [method.name for method in base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods]
@@ -51,7 +53,7 @@ async def door():
         statements=None,
         workspaces=None,
         paths=None,
-        audited=None,
+        audited=StatementAudit(Audit(), detached_timeout_seconds=1, log_query_text=False),
         pools=RequestPools(),
     )
     server = aio.server()

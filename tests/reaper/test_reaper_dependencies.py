@@ -15,7 +15,7 @@ import structlog
 
 from reaper.mass_expiry import MassExpiryRule
 from reaper.reaper import ReaperDependencies
-from reaper.reports import ActionFailed, HoldBegan, HoldEnded, Report, SessionReaped
+from reaper.reports import ActionFailed, HoldBegan, HoldEnded, MassExpiryConfirmed, Report, SessionReaped
 from reaper.snapshot_reader import Hosts
 from tests.reaper.passes import run_waiting
 from workspace.identifiers import ReplicaId, SessionUuid, TableUuid
@@ -191,11 +191,13 @@ def test_guarantee_4_mass_expiry_is_logged_once_and_waits_for_its_token(world: A
     confirmation.append("wrong")
     world.passes(1)
     assert all(map(world.is_there, sessions))
-    confirmation[0] = logs[0]["confirm_with"]
+    assert not any(isinstance(report, MassExpiryConfirmed) for report in reports)
+    confirmation[0] = token = logs[0]["confirm_with"]
     with structlog.testing.capture_logs() as logs:
-        world.passes(1)
+        world.passes(5)
     assert not any(map(world.is_there, sessions))
-    assert "mass_expiry_confirmed" in events_of(logs)
+    assert events_of(logs).count("mass_expiry_confirmed") == 1
+    assert [report for report in reports if isinstance(report, MassExpiryConfirmed)] == [MassExpiryConfirmed(token, 3)]
     assert [report.kind for report in reports if isinstance(report, HoldEnded)] == ["mass_expiry"]
 
 

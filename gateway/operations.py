@@ -18,6 +18,8 @@ Guarantees:
 5. A used operation id is rejected for as long as Spark would reject it, even after the operation was released.
 6. An operation that has ended keeps only its responses or its error. The error has no traceback, so the plan and the
    intermediate data of a failed statement are freed at once. Nothing refers to an operation after its release.
+7. Results that no stream follows occupy at most ``MAX_RESULT_BYTES``. Otherwise the oldest are discarded before the
+   timeout, first those of the principal whose results occupy most memory.
 
 Source: [spark-connect-server SparkConnectReattachExecuteHandler], [spark-connect-server ExecuteGrpcResponseSender],
 [architecture "Gateway"].
@@ -27,7 +29,7 @@ import asyncio
 import copy
 import time
 import uuid
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -41,6 +43,10 @@ from workspace.identifiers import ClientSessionId, Principal
 
 _KEPT_PROGRESS_RESPONSES = 16
 _CLOCK_SLACK_SECONDS = 0.1  # timers of the event loop may fire early
+MAX_RESULT_BYTES = 64 * 1024 * 1024
+"""The maximum size of the results that no stream follows and that no client has released."""
+
+_ENTRY_BYTES = 4096  # the memory of an operation without its responses
 _REMEMBERED_IDS = 10_000  # Spark: spark.connect.execute.manager.abandonedTombstonesSize
 
 log = structlog.get_logger(__name__)
@@ -82,6 +88,11 @@ class Operation:
         self._interrupted = False
         self._watchers = 0
         self._unwatched_since_seconds = time.monotonic()
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a stream follows the operation."""
+        return self._watchers > 0
 
     @property
     def unwatched_seconds(self) -> float:
@@ -243,6 +254,8 @@ class Operations:
         self._used: OrderedDict[_OperationKey, None] = OrderedDict()
         self._timers: dict[_OperationKey, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._ended: dict[Principal, OrderedDict[_OperationKey, int]] = {}
+        self._bytes_by_principal: Counter[Principal] = Counter()
 
     def start(self, operation: Operation, run: Runner) -> None:
         """Start an operation.
@@ -258,6 +271,7 @@ class Operations:
             )
         self._by_key[operation.key] = operation
         self._own(operation.start(run))
+        operation.on_end(lambda: self._count_result(operation))
         self._abandon_later(operation)
 
     @asynccontextmanager
@@ -275,6 +289,7 @@ class Operations:
                 self.release(operation)
             else:
                 self._abandon_later(operation)
+                self._limit_results()
 
     def find(self, key: SessionKey, operation_id: str) -> Operation | None:
         """Return an operation of a session. None if it was released or abandoned."""
@@ -337,9 +352,38 @@ class Operations:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def _count_result(self, operation: Operation) -> None:
+        """Count the result of an operation that has ended."""
+        if self._by_key.get(operation.key) is not operation:
+            return
+        principal, size_bytes = operation.session_key.principal, operation.size[1] + _ENTRY_BYTES
+        self._ended.setdefault(principal, OrderedDict())[operation.key] = size_bytes
+        self._bytes_by_principal[principal] += size_bytes
+        self._limit_results()
+
+    def _limit_results(self) -> None:
+        """Discard results that no stream follows, the oldest of the principal whose results occupy most memory."""
+        while self._bytes_by_principal.total() > MAX_RESULT_BYTES:
+            principals = [principal for principal, _ in self._bytes_by_principal.most_common()]
+            keys = (key for principal in principals for key in self._ended[principal])
+            oldest = next((key for key in keys if not self._by_key[key].is_watched), None)
+            if oldest is None:
+                return
+            log.debug("result_discarded", operation=oldest[1])
+            self._forget(self._by_key[oldest])
+
+    def _uncount_result(self, operation: Operation) -> None:
+        principal = operation.session_key.principal
+        ended = self._ended.get(principal, OrderedDict())
+        self._bytes_by_principal[principal] -= ended.pop(operation.key, 0)
+        if not ended:
+            self._ended.pop(principal, None)
+            del self._bytes_by_principal[principal]
+
     def _forget(self, operation: Operation) -> None:
         self._cancel_timer(operation)
         if self._by_key.pop(operation.key, None) is not None:
+            self._uncount_result(operation)
             self._used[operation.key] = None
             if len(self._used) > _REMEMBERED_IDS:
                 self._used.popitem(last=False)

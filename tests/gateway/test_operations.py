@@ -148,6 +148,39 @@ def test_operation_does_not_keep_its_request_after_its_end():
     asyncio.run(run())
 
 
+def test_guarantee_7_memory_of_results_without_a_stream_is_bounded(monkeypatch):
+    monkeypatch.setattr("gateway.operations.MAX_RESULT_BYTES", 50_000)
+
+    def operation_of(user):
+        request = base_pb2.ExecutePlanRequest(session_id="s", operation_id=str(uuid.uuid4()))
+        request.user_context.user_id = user
+        request.request_options.add().reattach_options.reattachable = True
+        return Operation(request)
+
+    async def run():
+        operations = Operations(300)
+        started = [operation_of(user) for user in ("quiet", *("hostile",) * 30)]
+        watched = started[1]
+        async with operations.follow(watched):
+            for each in started:
+                operations.start(each, answered)
+                await responses_of(each)
+                await asyncio.sleep(0)
+            kept = [each for each in started if operations.find(*each.key) is each]
+            assert {started[0], watched, started[-1]} <= set(kept)
+            assert 3 <= len(kept) <= 50_000 // 4096
+            assert kept == [started[0], watched, *started[-len(kept) + 2 :]]
+        for each in kept:
+            operations.release(each)
+        assert not operations._ended
+        assert operations._bytes_by_principal.total() == 0
+        operations.start(late := operation_of("hostile"), answered)
+        await responses_of(late)
+        assert operations.find(*late.key) is late
+
+    asyncio.run(run())
+
+
 def test_guarantee_6_released_operation_is_freed_before_its_timeout():
     async def run():
         operations, operation = Operations(300), an_operation()

@@ -27,8 +27,7 @@ GATEWAY = "gateway"
 """The actor of what a gateway does on its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(NamedTuple):
     """The client whose request is being handled.
 
     Attributes:

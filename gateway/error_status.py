@@ -130,9 +130,11 @@ def forwardable(metadata: Metadata) -> Metadata:
     Metadata that every gRPC server sets itself is removed. Error details are kept.
     """
     return tuple(
-        (key, value)
-        for key, value in metadata
-        if key == STATUS_DETAILS_KEY or not (key.startswith(("grpc-", ":")) or key in _HOP_KEYS)
+        [
+            (key, value)
+            for key, value in metadata
+            if key not in _HOP_KEYS and (key == STATUS_DETAILS_KEY or not key.startswith(("grpc-", ":")))
+        ]
     )
 
 

@@ -36,8 +36,8 @@ ResponseObserver = Callable[[bytes], None]
 
 def request_metadata(context: Context) -> Metadata:
     """Return the metadata of the client's call for the backend, without the client's credentials."""
-    metadata = forwardable(context.invocation_metadata() or ())
-    return tuple((key, value) for key, value in metadata if key not in _CREDENTIAL_KEYS)
+    metadata = context.invocation_metadata() or ()
+    return forwardable([item for item in metadata if item[0] not in _CREDENTIAL_KEYS])
 
 
 def call_arguments(context: Context) -> dict[str, Any]:

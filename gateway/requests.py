@@ -58,11 +58,11 @@ Span = tuple[int, int]
 """The offsets of the first byte and after the last byte."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionKey:
+class SessionKey(NamedTuple):
     """The identity of a session.
 
-    A client session id is unique only among the sessions of one principal.
+    A client session id is unique only among the sessions of one principal. Each request looks up its key several times,
+    so the key is a tuple, which hashes and compares faster than a dataclass.
     """
 
     principal: Principal
@@ -252,9 +252,8 @@ class RequestIndex:
         """Return the request with a user context that contains only the principal."""
         context = self._fields.get(_USER_CONTEXT)
         start, end = (0, 0) if context is None else (context.tag_start, context.end)
-        content = _user_context(principal)
-        encoded = encode_field(_USER_CONTEXT, content)
-        span = (start + len(encoded) - len(content), start + len(encoded))
+        encoded, content_bytes = _user_context(principal)
+        span = (start + len(encoded) - content_bytes, start + len(encoded))
         if self._data[start:end] == encoded:
             return Rewritten(self._data, span, 0)
         view = memoryview(self._data)
@@ -387,8 +386,10 @@ def _session_id(data: bytes) -> ClientSessionId:
 
 
 @lru_cache(maxsize=_MAX_CACHED)
-def _user_context(principal: Principal) -> bytes:
-    return base_pb2.UserContext(user_id=principal, user_name=principal).SerializeToString()
+def _user_context(principal: Principal) -> tuple[bytes, int]:
+    """Return the encoded field with the user context of a principal, and the size of the user context in it."""
+    content = base_pb2.UserContext(user_id=principal, user_name=principal).SerializeToString()
+    return encode_field(_USER_CONTEXT, content), len(content)
 
 
 def _decode(kind: type[_Message], data: bytes) -> _Message:

@@ -484,6 +484,5 @@ def _bind_log(key: SessionKey, operation_id: str = "") -> None:
 
     Each call runs in a task with its own context, so the values do not need to be removed.
     """
-    structlog.contextvars.bind_contextvars(session=key.client_session_id, principal=key.principal)
-    if operation_id:
-        structlog.contextvars.bind_contextvars(operation=operation_id)
+    operation = {"operation": operation_id} if operation_id else {}
+    structlog.contextvars.bind_contextvars(session=key.client_session_id, principal=key.principal, **operation)

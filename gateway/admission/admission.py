@@ -328,7 +328,7 @@ def _code(error: BaseException | None) -> str:
     """Return the name of the status code with which a call ends."""
     match error:
         case None:
-            code = grpc.StatusCode.OK
+            return "OK"
         case GatewayError() as failed:
             code = failed.code
         case aio.AioRpcError():

@@ -4,10 +4,10 @@ The library ``limits`` counts in fixed windows. Its own storage in memory reads 
 clean-up and grows without a limit. :class:`WindowCounters` replaces it.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
 
-from cachetools import TLRUCache
 from limits import RateLimitItem, RateLimitItemPerMinute, RateLimitItemPerSecond
 from limits.storage import Storage
 from limits.strategies import FixedWindowRateLimiter
@@ -25,10 +25,6 @@ class _Counter:
         self.ends_at = ends_at
 
 
-def _window_end(_key: str, counter: _Counter, _now: float) -> float:
-    return counter.ends_at
-
-
 class WindowCounters(Storage):
     """Counters of fixed windows, in memory and bounded.
 
@@ -40,7 +36,7 @@ class WindowCounters(Storage):
     def __init__(self, timer: Callable[[], float] = monotonic) -> None:
         super().__init__()
         self._timer = timer
-        self._counters: TLRUCache[str, _Counter] = TLRUCache(_MAX_COUNTERS, ttu=_window_end, timer=timer)
+        self._counters: OrderedDict[str, _Counter] = OrderedDict()
 
     @property
     def base_exceptions(self) -> type[Exception]:
@@ -49,16 +45,20 @@ class WindowCounters(Storage):
 
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
         """Add to a counter, and return the new count."""
-        counter = self._counters.get(key)
-        if counter is None:
-            counter = self._counters[key] = _Counter(self._timer() + expiry)
+        counters, now = self._counters, self._timer()
+        counter = counters.get(key)
+        if counter is None or counter.ends_at <= now:
+            counter = counters[key] = _Counter(now + expiry)
+            if len(counters) > _MAX_COUNTERS:
+                counters.popitem(last=False)
+        counters.move_to_end(key)
         counter.count += amount
         return counter.count
 
     def get(self, key: str) -> int:
         """Return a count."""
         counter = self._counters.get(key)
-        return 0 if counter is None else counter.count
+        return 0 if counter is None or counter.ends_at <= self._timer() else counter.count
 
     def get_expiry(self, key: str) -> float:
         """Return the time at which the window of a counter ends, as the timer shows it."""
@@ -78,6 +78,23 @@ class WindowCounters(Storage):
     def clear(self, key: str) -> None:
         """Discard a counter."""
         self._counters.pop(key, None)
+
+
+class _CallerKey:
+    """Uses the caller as the key of its counter. Each rate has counters of its own, so the limit is not in the key."""
+
+    __slots__ = ()
+
+    def key_for(self, *identifiers: bytes | str | float) -> str:
+        return str(identifiers[0])
+
+
+class _PerSecond(_CallerKey, RateLimitItemPerSecond):
+    pass
+
+
+class _PerMinute(_CallerKey, RateLimitItemPerMinute):
+    pass
 
 
 class Rate:
@@ -109,9 +126,9 @@ class Rate:
 
 def per_second(count: int) -> Rate:
     """Return a limit of events in one second."""
-    return Rate(RateLimitItemPerSecond(count))
+    return Rate(_PerSecond(count))
 
 
 def per_minute(count: int) -> Rate:
     """Return a limit of events in one minute."""
-    return Rate(RateLimitItemPerMinute(count))
+    return Rate(_PerMinute(count))

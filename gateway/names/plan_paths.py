@@ -17,7 +17,7 @@ from engine.scan_source import FORMAT
 from gateway.authorization.path_fence import UNKNOWN
 from gateway.names.plan_messages import is_map, reaches
 from gateway.sql.parameters import NO_PARAMETERS
-from gateway.sql.path_texts import PathText, TextUse, find_name_paths, find_path_texts, use_of_option
+from gateway.sql.path_texts import PathText, TextUse, find_name_paths, find_path_texts, may_contain_path, use_of_option
 from gateway.sql_relations import read_parameters
 
 PATH_FIELDS: Mapping[str, Sequence[str]] = {
@@ -131,7 +131,7 @@ def _read(message: Message, kind: str) -> Iterator[PathText]:
         yield from find_name_paths(getattr(message, name))
     for name in SQL_FIELDS.get(kind, ()):
         yield from find_path_texts(getattr(message, name))
-    if isinstance(message, relations_pb2.SQL):
+    if isinstance(message, relations_pb2.SQL) and may_contain_path(message.query):
         parameters = read_parameters(message)
         has_any = parameters.named or parameters.positional
         yield from find_path_texts(message.query, parameters if has_any else NO_PARAMETERS)

@@ -34,7 +34,7 @@ class GatewayHealth:
         """Return the answer of ``/healthz``."""
         state = self.state()
         if state is not None and state.event_loop_lag_seconds > self.stall_limit_seconds:
-            return ProbeAnswer(False, ("The gateway does not react. Its log contains event_loop_stalled.",))
+            return ProbeAnswer(False, ("The gateway does not respond. Its log contains event_loop_stalled.",))
         return ProbeAnswer(True, ("ok",))
 
     def ready(self) -> ProbeAnswer:

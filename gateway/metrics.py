@@ -134,7 +134,7 @@ class GatewayGauges(Collector):
             return
         yield _gauge("sessions", "Sessions that this gateway serves.", state.sessions)
         yield _gauge("statements", "Statements that run.", state.statements)
-        yield _gauge("requests_in_flight", "Open requests, with their streams.", state.requests)
+        yield _gauge("requests_in_flight", "Requests that have not ended.", state.requests)
         in_flight = GaugeMetricFamily(
             "lodge_gateway_bytes_in_flight", "Bytes of messages in memory, by direction.", labels=["direction"]
         )
@@ -151,7 +151,9 @@ class GatewayGauges(Collector):
         yield CounterMetricFamily(
             "lodge_gateway_lease_lapses", "How often the lease of this gateway has lapsed.", state.lease_lapses
         )
-        yield _gauge("event_loop_lag_seconds", "How long the gateway takes to react.", state.event_loop_lag_seconds)
+        yield _gauge(
+            "event_loop_lag_seconds", "How long the event loop takes to respond.", state.event_loop_lag_seconds
+        )
         yield _gauge("unauthenticated_allowed", "1 if clients need no credentials.", state.unauthenticated_allowed)
         yield _gauge(
             "authentication_sources_failing",

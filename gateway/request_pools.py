@@ -99,7 +99,7 @@ class RequestPools:
 class ByteBudget:
     """A number of bytes that concurrent tasks share.
 
-    Tasks receive their bytes in the order in which they ask, so a task with a large plan is not overtaken for ever.
+    Tasks receive their bytes in the order in which they ask, so small plans cannot delay a large plan forever.
 
     Args:
         total_bytes: The budget. A task that asks for more gets the whole budget.

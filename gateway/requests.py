@@ -1,4 +1,4 @@
-"""Requests, read once at the door.
+"""Reads the top-level fields of requests.
 
 The gateway reads each request once, into a :class:`Request`. The other modules use this value, and do not search the
 bytes again. A request can contain 100 MB of data, or a plan that is nested too deeply to decode. Therefore only its

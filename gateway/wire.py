@@ -1,6 +1,6 @@
 """Indexes the top-level fields of an encoded message.
 
-Lodge and Spark read the same bytes with different decoders. Decoders agree about canonical bytes only. For example,
+Lodge and Spark read the same bytes with different decoders. Decoders agree only on canonical bytes. For example,
 protobuf-java reads 32 bits of a tag, and other decoders read 64. Therefore this module accepts only bytes that have one
 meaning, and refuses everything else.
 

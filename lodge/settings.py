@@ -305,15 +305,17 @@ class ServeSettings(ReapSettings):
         description="The maximum number of statements of one principal that run at the same time. Default: 200.",
     )
     max_requests_in_flight: Count = Field(
-        4_000, description="The maximum number of requests, with their streams, at the same time. Default: 4000."
+        4_000,
+        description="The maximum number of open requests. A request is open until its stream of responses ends. "
+        "Default: 4000.",
     )
     max_principal_requests_in_flight: Count = Field(
-        1_000, description="The maximum number of requests of one principal at the same time. Default: 1000."
+        1_000, description="The maximum number of open requests of one principal. Default: 1000."
     )
     principal_requests_per_second: Count = Field(
         500,
-        description="The number of requests of one principal in one second. Further requests wait, and are then "
-        "refused. Default: 500.",
+        description="The maximum number of requests that one principal starts in one second. Further requests wait for "
+        "the next second, and are refused if it has no room either. Default: 500.",
     )
     max_request_bytes_in_flight: MemorySize = Field(
         ByteSize(384 * _MIB),

@@ -39,7 +39,7 @@ class HttpEndpoint:
     """The answers to probes and metric requests. The functions are called in other threads.
 
     Attributes:
-        alive: A function that answers ``/healthz``. If it fails, the process should be started again.
+        alive: A function that answers ``/healthz``. If it fails, the process should be restarted.
         ready: A function that answers ``/readyz``. If it fails, the process should not get work.
         registry: The registry of the metrics.
     """

@@ -54,7 +54,7 @@ def _address(peer: str) -> tuple[str, int] | None:
 
 
 def _canonical(host: str) -> str:
-    """Return the form of an address that does not depend on whether an IPv6 socket accepted an IPv4 connection."""
+    """Return an address without the prefix of an IPv4 address that an IPv6 socket has accepted."""
     return host.removeprefix("::ffff:")
 
 

@@ -10,7 +10,7 @@ Guarantees:
 2. A response that would exceed a limit is discarded, and its stream ends with a retryable error. The client reattaches,
    and the backend sends the response again.
 3. If there is no room, the connection of the client that has not read for the longest time is closed, which frees its
-   memory. Only clients that have not read for 10 seconds are concerned. The client reconnects and reattaches.
+   memory. This affects only clients that have not read for 10 seconds. They reconnect and reattach.
 
 Not guaranteed: gRPC keeps a copy of each message while it sends the message. The limits count each message once.
 """
@@ -207,7 +207,7 @@ class ResponseFlows:
             self._timer = asyncio.get_running_loop().call_later(_CHECK_SECONDS, self._check)
 
     def _check(self) -> None:
-        """Close the connections of clients that do not read, if they keep a limit without room."""
+        """Close the connections of clients that do not read, if their responses fill a limit."""
         self._timer = None
         if all(self.has_room(flow.account) for flow in self.sending):
             return

@@ -91,7 +91,7 @@ class Authenticator:
         return [method.kind for method in self._methods if method.is_failing]
 
     async def start(self) -> None:
-        """Start to watch the sources of the methods."""
+        """Start watching the sources of the methods."""
         self._is_started = True
         self._start_watches()
 
@@ -107,12 +107,12 @@ class Authenticator:
         await self._end_watches([method for method in self._watches if method not in self._methods])
 
     async def stop(self) -> None:
-        """Stop to watch the sources of the methods."""
+        """Stop watching the sources of the methods."""
         self._is_started = False
         await self._end_watches(list(self._watches))
 
     def forget(self) -> None:
-        """Verify all credentials again when they are used the next time."""
+        """Clear the cache, so that all credentials are verified again."""
         self._generation += 1
         self._cache.clear()
 

@@ -103,7 +103,7 @@ class CertificateMethod:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the file with the authorities could not be read the last time."""
+        """Whether the last read of the file with the authorities failed."""
         return self._source is not None and self._source.is_failing
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:

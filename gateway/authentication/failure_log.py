@@ -1,4 +1,4 @@
-"""The log of failed authentications, which a flood of them cannot fill."""
+"""Logs and counts failed authentications. A flood of them does not fill the log."""
 
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -45,7 +45,7 @@ class Failure(NamedTuple):
     Attributes:
         problem: Why the client was not authenticated.
         peer: The network address of the client.
-        answers: What each method said. It contains no token.
+        answers: The answer of each method. It contains no token.
         kinds: The kinds of the methods that were tried.
         kind: The kind of the method that decided. Empty if no method did.
     """

@@ -20,7 +20,7 @@ def read_url(url: str, *, ca_file: Path | None, max_bytes: int) -> bytes:
     Args:
         url: The URL, with the scheme http or https.
         ca_file: A file with the certificates that may sign the server's certificate, in addition to the certificates
-            of the operating system. None for these only.
+            of the operating system. None to use only those of the operating system.
         max_bytes: The maximum size of the document.
 
     Raises:

@@ -92,7 +92,7 @@ class JwtMethod:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the JWKS could not be read the last time."""
+        """Whether the last read of the JWKS failed."""
         return self._keys.is_failing
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:

@@ -111,7 +111,7 @@ class KubernetesMethod:
         return await asyncio.shield(review)
 
     async def watch(self, on_change: Callable[[], None]) -> None:
-        """Wait until the task is cancelled. The method has no source that it could watch."""
+        """Wait until the task is cancelled. The method has no source to watch."""
         try:
             await asyncio.Event().wait()
         finally:

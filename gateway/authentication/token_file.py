@@ -52,7 +52,7 @@ class TokenFileMethod:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the file could not be read the last time."""
+        """Whether the last read of the file failed."""
         return self._source.is_failing
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:

@@ -1,7 +1,8 @@
 """Decides whether a path may lead into the default temporary workspace.
 
-Clients reach temporary tables by name. A direct path would evade names, sessions and principals, so paths that may lead
-into a root are refused. This is a second fence. The first one is a backend of its own for each principal.
+Clients reach temporary tables by name. A direct path would bypass the checks of sessions and principals, so paths that
+may lead into a root are refused. This is a second line of defense. The first one is a separate backend for each
+principal.
 
 A path is refused if it refers to a root, to anything below a root, or to a directory that contains a root. A pattern
 is refused if it may match such a path. The comparison is conservative: different spellings of a path, such as
@@ -79,12 +80,12 @@ class PathFence:
         ]
 
     def refuses(self, path: str, *, is_value: bool = False) -> bool:
-        """Return whether a path may lead into a root. Compare texts only.
+        """Return whether the text of a path may lead into a root, without access to files.
 
         Args:
             path: The path or the pattern, as the client wrote it.
-            is_value: Whether the text may be something else than a path. Then only texts are refused that are as long
-                as the path of a root.
+            is_value: Whether the text may be something other than a path. In this case, a text is refused only if it
+                has at least as many parts as the path of a root.
         """
         text = path.strip()
         spellings = {text, unquote(text)}
@@ -96,7 +97,7 @@ class PathFence:
         )
 
     def refuses_real(self, path: str) -> bool:
-        """Return whether a path leads into a root after its symbolic links have been followed. Access the files."""
+        """Return whether a path leads into a root if its symbolic links are followed. This accesses the file system."""
         text = path.strip()
         if not self._directories:
             return False

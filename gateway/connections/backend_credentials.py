@@ -1,4 +1,4 @@
-"""What Lodge shows to its backends: a token of its own, and TLS.
+"""The credentials of Lodge for its backends: a token and TLS files.
 
 The token and the TLS files belong to Lodge, not to a client. Tokens of clients never reach a backend.
 """
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BackendAccess:
-    """How Lodge authenticates to its backends, and how it authenticates them.
+    """The files with which Lodge and its backends authenticate each other.
 
     Attributes:
         token_file: A file with the tokens that Lodge sends with every call, in the form of

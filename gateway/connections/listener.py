@@ -50,8 +50,8 @@ class ConnectionLimits:
         handshake_seconds: How long a client may take for the TLS handshake and its first HTTP/2 frames.
         ping_seconds: How long a connection is silent before the gateway sends a ping.
         ping_timeout_seconds: How long a client may take to answer a ping or to accept data.
-        shortest_ping_interval_seconds: How often clients may send pings. Of the clients, Go allows the shortest
-            interval, 10 seconds.
+        shortest_ping_interval_seconds: The shortest time between two pings of a client. Go clients can send pings every
+            10 seconds.
     """
 
     connections: int = 4000

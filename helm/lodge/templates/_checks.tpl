@@ -39,7 +39,7 @@
 {{- $methods := include "lodge.authentication" . | fromJsonArray -}}
 {{- with .Values.authentication -}}
 {{- if and (not $methods) (not .allowUnauthenticated) -}}
-{{- fail "\n\nauthentication has no method: everybody who reaches a gateway could be any principal. Set authentication.kubernetes.enabled to true, or configure another method. To accept this risk, set authentication.allowUnauthenticated to true.\n" -}}
+{{- fail "\n\nauthentication has no method: everybody who reaches a gateway could act as any principal. Set authentication.kubernetes.enabled to true, or configure another method. To accept this risk, set authentication.allowUnauthenticated to true.\n" -}}
 {{- end -}}
 {{- if and $methods .allowUnauthenticated -}}
 {{- fail "\n\nauthentication.allowUnauthenticated is true, but authentication has a method. Set allowUnauthenticated to false, or remove the methods; for Kubernetes tokens, set authentication.kubernetes.enabled to false.\n" -}}

@@ -13,7 +13,7 @@ Guarantees:
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gateway.errors import LIMIT_EXCEEDED
@@ -304,7 +304,7 @@ class Audit:
     def _write_statement_refused(self, refusal: "_Refusal", count: int) -> None:
         caller = refusal.caller
         if count > 1:  # the refusals can concern several sessions
-            caller = replace(caller, session="", operation="")
+            caller = caller._replace(session="", operation="")
         fields = {"outcome": REFUSED, "condition": refusal.condition, "limit": refusal.limit, "count": count}
         self._write("statement_refused", fields, caller)
 

@@ -181,7 +181,7 @@ class Listener:
         )
 
     async def start(self) -> Addresses:
-        """Start to listen.
+        """Start listening.
 
         Raises:
             ListenError: If an address is already in use, or is not an address of this host.

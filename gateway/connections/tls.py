@@ -10,7 +10,7 @@ Guarantees:
 4. The minimum version is TLS 1.2, the minimum of gRPC.
 
 gRPC asks for the certificates before each handshake, on a thread that also carries the data of other connections.
-Therefore, that callback never reads files.
+Therefore, the callback for the certificates never reads files.
 """
 
 from collections.abc import Callable

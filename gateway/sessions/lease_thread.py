@@ -69,7 +69,7 @@ class LeaseThread:
         self._thread.start()
 
     def request_stop(self) -> None:
-        """Request the thread to stop. It ends after the renewal that is running."""
+        """Ask the thread to stop. It ends after the current renewal."""
         self._stopping.set()
 
     def join(self, timeout_seconds: float) -> None:

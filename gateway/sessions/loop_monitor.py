@@ -1,6 +1,6 @@
 """Measures how long the event loop of this process takes to respond.
 
-A thread sends a *probe* to the event loop in regular intervals: a callback that the loop runs as soon as it can. The
+A thread sends a *probe* to the event loop at regular intervals: a callback that the loop runs as soon as it can. The
 loop *stalls* while a probe has no answer.
 
 This module only measures. It has no clock, no thread and no event loop. ``lease_thread.py`` sends the probes.
@@ -10,11 +10,11 @@ This module only measures. It has no clock, no thread and no event loop. ``lease
 class LoopMonitor:
     """The delay of an event loop, as observed by a thread.
 
-    The thread calls :meth:`tick` in regular intervals, and the event loop calls :meth:`answer`. No lock is needed,
+    The thread calls :meth:`tick` at regular intervals, and the event loop calls :meth:`answer`. No lock is needed,
     because each attribute has a single writer at a time.
 
     Args:
-        interval_seconds: The interval in which the thread calls :meth:`tick`.
+        interval_seconds: The time between two calls of :meth:`tick`.
 
     Attributes:
         last_lag_seconds: How long the event loop took to answer the last probe that it answered.

@@ -71,7 +71,7 @@ class SessionAdministration:
         return build_sql_response(_list_sessions(records, served, execution, now))
 
     async def close(self, execution: Execution, session_id: str) -> Response:
-        """Close a session. The session ends soon after the answer.
+        """Close a session. The session ends soon after the response.
 
         Args:
             execution: The statement.

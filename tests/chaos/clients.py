@@ -16,6 +16,7 @@ from random import Random
 from pyspark.errors import PySparkAssertionError, PySparkException
 from pyspark.sql.connect.session import SparkSession
 
+from gateway.backend_session import REATTACH_SECONDS
 from tests.chaos.connections import connect
 from tests.chaos.replicas import Replica
 from tests.chaos.table_oracle import Contents, Outcome, TableOracle, WrongAnswerError
@@ -32,7 +33,8 @@ _UNCERTAIN = ("LODGE_STATEMENT_UNFINISHED", "LODGE_STORAGE_UNAVAILABLE")
 """Errors after which neither client nor gateway knows the outcome."""
 
 _PAUSE_SECONDS = 0.2
-_CALM_SECONDS = 30.0
+_CALM_SECONDS = REATTACH_SECONDS + 30.0
+"""How long a statement may run. A gateway tries to reattach to a statement while its backend is absent."""
 
 
 logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # PySpark's, with each error in full length

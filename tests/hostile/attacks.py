@@ -384,7 +384,7 @@ def _varint(number: int) -> Iterator[int]:
 
 def main() -> None:
     name, target, *token = sys.argv[1:]
-    os.nice(10)
+    os.nice(19)
     attacker = Attacker(target, *token)
     while True:
         with suppress(OSError, grpc.RpcError):

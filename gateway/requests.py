@@ -21,7 +21,7 @@ Source: [spark-connect-proto base.proto], [protobuf-encoding].
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -69,8 +69,7 @@ class SessionKey(NamedTuple):
     client_session_id: ClientSessionId
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A request of a client.
 
     Attributes:
@@ -81,6 +80,9 @@ class Request:
         client_type: The end of the client type, which contains the versions. Users can choose the beginning.
         tags: The operation tags of an ``ExecutePlan`` request.
         data: The encoded request for the backend.
+        user_context_span: The span of the user context in :attr:`data`. None if the request has no user context.
+        plan_tag_start: The offset of the tag of the plan in :attr:`data`.
+        plan_span: The span of the plan in :attr:`data`. None if the request has no plan.
     """
 
     method: str
@@ -89,26 +91,25 @@ class Request:
     operation_id: str
     client_type: str
     tags: tuple[str, ...]
-    data: bytes = field(repr=False)
-    _user_context: Span | None
-    _plan_tag_start: int
-    _plan: Span | None
+    data: bytes
+    user_context_span: Span | None
+    plan_tag_start: int
+    plan_span: Span | None
+
+    def __repr__(self) -> str:
+        """Return a text without the data of the client, for tracebacks and logs."""
+        return f"Request(method={self.method!r}, key={self.key!r}, operation_id={self.operation_id!r})"
 
     @property
     def plan(self) -> memoryview | None:
         """The encoded plan of an ``ExecutePlan`` request. None if the request has no plan."""
-        return None if self._plan is None else memoryview(self.data)[slice(*self._plan)]
-
-    @property
-    def plan_span(self) -> Span | None:
-        """The span of the plan in :attr:`data`. None if the request has no plan."""
-        return self._plan
+        return None if self.plan_span is None else memoryview(self.data)[slice(*self.plan_span)]
 
     @property
     def user_context(self) -> base_pb2.UserContext:
         """The user context for the backend."""
         return _decode(
-            base_pb2.UserContext, b"" if self._user_context is None else self.data[slice(*self._user_context)]
+            base_pb2.UserContext, b"" if self.user_context_span is None else self.data[slice(*self.user_context_span)]
         )
 
     def decode(self, kind: type[_Message]) -> _Message:
@@ -128,8 +129,8 @@ class Request:
             GatewayError: If the rest of the request cannot be decoded.
         """
         data = self.data
-        if self._plan is not None:
-            data = data[: self._plan_tag_start] + data[self._plan[1] :]
+        if self.plan_span is not None:
+            data = data[: self.plan_tag_start] + data[self.plan_span[1] :]
         return _decode(base_pb2.ExecutePlanRequest, data)
 
     def following(self, data: bytes) -> bytes:
@@ -152,10 +153,10 @@ class Request:
         Raises:
             LookupError: If the request has no plan.
         """
-        if self._plan is None:
+        if self.plan_span is None:
             raise LookupError("The request has no plan.")
         encoded = encode_field(base_pb2.ExecutePlanRequest.PLAN_FIELD_NUMBER, plan)
-        data = b"".join([self.data[: self._plan_tag_start], encoded, self.data[self._plan[1] :]])
+        data = b"".join([self.data[: self.plan_tag_start], encoded, self.data[self.plan_span[1] :]])
         return self.with_data(data)
 
     def with_data(self, data: bytes) -> "Request":
@@ -163,7 +164,7 @@ class Request:
 
         The offsets of the former bytes do not apply to the new bytes. Therefore the new request must only be sent.
         """
-        return replace(self, data=data, _user_context=None, _plan=None)
+        return self._replace(data=data, user_context_span=None, plan_span=None)
 
 
 class Rewritten(NamedTuple):
@@ -243,9 +244,9 @@ class RequestIndex:
             client_type=self.client_type,
             tags=tags,
             data=data,
-            _user_context=span,
-            _plan_tag_start=plan_tag_start,
-            _plan=plan_span,
+            user_context_span=span,
+            plan_tag_start=plan_tag_start,
+            plan_span=plan_span,
         )
 
     def rewrite(self, principal: Principal) -> "Rewritten":

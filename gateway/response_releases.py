@@ -25,12 +25,12 @@ ExecutePlanResponseReattachableIterator].
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 from grpc import aio
 
 from gateway.backends import SERVICE, Backend
+from gateway.error_status import Metadata
 from gateway.requests import SessionKey
 
 DELAY_SECONDS = 0.2
@@ -50,13 +50,13 @@ class ResponseReleases:
     def __init__(self) -> None:
         self._by_backend: dict[Backend, _BackendReleases] = {}
 
-    def defer(self, key: OperationKey, backend: Backend, request: bytes, arguments: dict[str, Any]) -> None:
+    def defer(self, key: OperationKey, backend: Backend, request: bytes, metadata: Metadata) -> None:
         """Send a release request to the backend later.
 
         The request replaces an earlier release request of the same operation. Requests of a client can arrive out of
         order. Therefore a release request that arrives after the release of the whole operation is ignored.
         """
-        self._of(backend).defer(key, _Release(request, arguments["metadata"]))
+        self._of(backend).defer(key, _Release(request, metadata))
 
     def discard(self, key: OperationKey, backend: Backend) -> None:
         """Discard the pending release request of an operation.
@@ -79,7 +79,7 @@ class ResponseReleases:
 @dataclass(frozen=True, slots=True)
 class _Release:
     request: bytes
-    metadata: Any
+    metadata: Metadata
 
 
 class _BackendReleases:

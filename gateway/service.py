@@ -41,7 +41,6 @@ from gateway.errors import BackendError, GatewayError, backend_failed, internal_
 from gateway.forwarding import (
     Context,
     RequestStream,
-    call_arguments,
     forward_responses,
     forward_stream,
     forward_unary,
@@ -352,7 +351,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             return answer.SerializeToString()
         key = (call.key, call.request.operation_id)
         if message.HasField("release_until"):
-            self._releases.defer(key, call.backend, call.request.data, call_arguments(call.context))
+            self._releases.defer(key, call.backend, call.request.data, call.metadata)
             return answer.SerializeToString()
         self._releases.discard(key, call.backend)
         response = await self._pass_unary(call)

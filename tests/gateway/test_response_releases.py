@@ -13,7 +13,7 @@ from gateway.requests import SessionKey
 from gateway.response_releases import DELAY_SECONDS, ResponseReleases
 
 KEY = SessionKey("ada", "s")
-ARGUMENTS = {"metadata": (), "timeout": None}
+METADATA = ()
 
 
 class BackendServer:
@@ -60,10 +60,10 @@ async def test_hung_backend_does_not_delay_releases_for_others():
     releases = ResponseReleases()
     async with BackendServer(hangs=True) as hung, BackendServer() as healthy:
         for number in range(40):
-            releases.defer((KEY, f"hung-{number}"), hung.backend, b"hung", ARGUMENTS)
+            releases.defer((KEY, f"hung-{number}"), hung.backend, b"hung", METADATA)
         await until(lambda: hung.received)
         begun = time.monotonic()
-        releases.defer((KEY, "healthy"), healthy.backend, b"healthy", ARGUMENTS)
+        releases.defer((KEY, "healthy"), healthy.backend, b"healthy", METADATA)
         await until(lambda: healthy.received)
         assert time.monotonic() - begun < 10 * DELAY_SECONDS
         assert 1 < hung.most <= 16
@@ -74,7 +74,7 @@ async def test_releases_of_one_backend_run_concurrently():
     releases = ResponseReleases()
     async with BackendServer() as server:
         for number in range(100):
-            releases.defer((KEY, str(number)), server.backend, str(number).encode(), ARGUMENTS)
+            releases.defer((KEY, str(number)), server.backend, str(number).encode(), METADATA)
         await until(lambda: len(server.received) == 100)
         assert 1 < server.most <= 16
         await releases.stop()
@@ -86,7 +86,7 @@ async def test_queue_of_a_hung_backend_is_bounded(monkeypatch, limit):
     releases = ResponseReleases()
     async with BackendServer() as server:
         for number in range(20):
-            releases.defer((KEY, str(number)), server.backend, b"%d" % (number % 10), ARGUMENTS)
+            releases.defer((KEY, str(number)), server.backend, b"%d" % (number % 10), METADATA)
         await until(lambda: len(server.received) == 8)
         assert sorted(server.received) == [b"%d" % number for number in range(2, 10)]
         await releases.stop()
@@ -96,8 +96,8 @@ async def test_later_release_replaces_earlier_ones():
     releases = ResponseReleases()
     async with BackendServer() as server:
         for request in (b"1", b"2", b"3"):
-            releases.defer((KEY, "op"), server.backend, request, ARGUMENTS)
-        releases.defer((KEY, "other"), server.backend, b"other", ARGUMENTS)
+            releases.defer((KEY, "op"), server.backend, request, METADATA)
+        releases.defer((KEY, "other"), server.backend, b"other", METADATA)
         await until(lambda: len(server.received) == 2)
         assert sorted(server.received) == [b"3", b"other"]
         await releases.stop()
@@ -106,10 +106,10 @@ async def test_later_release_replaces_earlier_ones():
 async def test_release_of_the_whole_operation_replaces_all_others():
     releases = ResponseReleases()
     async with BackendServer() as server:
-        releases.defer((KEY, "op"), server.backend, b"before", ARGUMENTS)
+        releases.defer((KEY, "op"), server.backend, b"before", METADATA)
         releases.discard((KEY, "op"), server.backend)
-        releases.defer((KEY, "op"), server.backend, b"after", ARGUMENTS)
-        releases.defer((KEY, "other"), server.backend, b"other", ARGUMENTS)
+        releases.defer((KEY, "op"), server.backend, b"after", METADATA)
+        releases.defer((KEY, "other"), server.backend, b"other", METADATA)
         await until(lambda: server.received)
         assert server.received == [b"other"]
         await releases.stop()

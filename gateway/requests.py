@@ -7,9 +7,9 @@ as field 2, including requests of newer Spark versions.
 
 Guarantees:
 
-1. What the gateway reads from a request is what Spark reads from it. Otherwise the request is refused. A request is
-   refused if its top-level fields or its user context are not canonical (:mod:`gateway.wire`), if a singular field is
-   repeated, or if a known field has the wrong wire type.
+1. The gateway and Spark read the same values from a request. The gateway refuses a request if its top-level fields or
+   its user context are not canonical (:mod:`gateway.wire`), if a singular field is repeated, or if a known field has
+   the wrong wire type.
 2. If an authentication method is configured, :attr:`Request.data` contains exactly one user context, which the gateway
    made from the identity. The gateway uses nothing from the client's user context.
 3. Reading a request takes a few milliseconds at most, regardless of its size, and copies only short fields. Rewriting

@@ -13,6 +13,7 @@ import pytest
 import engine.readers.errors
 import engine.readers.registry
 import engine.spark  # noqa: F401 - defines conditions
+import gateway.errors
 from engine.errors import EngineError
 from gateway.errors import SPARK_CONDITIONS
 
@@ -48,15 +49,15 @@ def raised_errors():
 def conditions(argument, path):
     """Return the possible conditions of an error.
 
-    The argument is a constant, a text with a kind in it, or a variable of the module.
+    The argument is a constant, a text with a kind in it, a constant of ``gateway.errors``, or a variable of the module.
     """
     if isinstance(argument, ast.Constant):
         return [argument.value]
     if isinstance(argument, ast.JoinedStr):
         before, after = (part.value for part in argument.values if isinstance(part, ast.Constant))
         return [f"{before}{kind}{after}" for kind in ("NOT_ENOUGH", "TOO_MANY")]
-    if ast.unparse(argument) == "SESSION_CLOSED":
-        return ["INVALID_HANDLE.SESSION_CLOSED"]
+    if isinstance(argument, ast.Name) and argument.id.isupper():
+        return [getattr(gateway.errors, argument.id)]
     return re.findall(r'"(LODGE_STATEMENT_IN_\w+|LODGE_EXECUTE_IMMEDIATE)"', path.read_text())
 
 

@@ -9,6 +9,7 @@ from pyspark.sql.connect.proto import base_pb2
 from gateway import service
 from gateway.error_status import error_info
 from gateway.errors import GatewayError, no_backend
+from gateway.requests import read_request
 
 REQUESTS = (
     base_pb2.FetchErrorDetailsRequest,
@@ -16,6 +17,10 @@ REQUESTS = (
     base_pb2.ReattachExecuteRequest,
     base_pb2.ReleaseExecuteRequest,
 )
+SESSION_ID = "01234567-89ab-cdef-0123-456789abcdef"
+VALID_HEAD = b"\x0a\x24" + SESSION_ID.encode()
+NOT_UTF8 = b"\x2a\x01\xff"
+"""Field 5, which is a message or a string in all these requests."""
 
 
 class FailingService(service.SparkConnectService):
@@ -38,13 +43,13 @@ class Context:
 @pytest.mark.parametrize("kind", REQUESTS)
 def test_malformed_request_is_an_invalid_request(kind):
     with pytest.raises(GatewayError, match=r"CONNECT_INVALID_PLAN\.CANNOT_PARSE"):
-        service._decode(kind, b"\x0a\x01\xff")
+        read_request(VALID_HEAD + NOT_UTF8).decode(kind)
 
 
 def test_failing_conversion_is_an_internal_error():
     context = Context()
     with structlog.testing.capture_logs() as logs:
-        asyncio.run(FailingService()._fail(no_backend(), context, service._FailedRequest()))
+        asyncio.run(FailingService()._fail(no_backend(), context, service._Progress()))
     _, text, trailing = context.status
     assert text.startswith("[INTERNAL_ERROR] ")
     assert error_info(trailing).metadata["errorClass"] == "INTERNAL_ERROR"

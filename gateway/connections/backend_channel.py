@@ -20,6 +20,9 @@ _CHANNEL_OPTIONS = [
     ("grpc.minimal_stack", 1),
     # Otherwise, a fast backend fills a buffer of tens of megabytes for each stream that a client does not read.
     ("grpc.http2.bdp_probe", 0),
+    # What a backend may send before Lodge reads it, in few frames: each frame costs processor time.
+    ("grpc.http2.lookahead_bytes", 256 * 1024),
+    ("grpc.http2.max_frame_size", 1024 * 1024),
     # Spark before 4.3 closes a connection with more than one ping in five minutes, or with pings while no call is open.
     # The timeout also applies to data that the peer does not acknowledge (TCP_USER_TIMEOUT).
     ("grpc.keepalive_time_ms", 330_000),

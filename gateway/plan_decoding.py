@@ -49,12 +49,14 @@ class UnreadablePlanError(Exception):
 
     Attributes:
         data: The encoded plan, decompressed.
+        kind: The type of the encoded message. None if it is unknown.
         was_compressed: Whether the plan was compressed in the request.
     """
 
-    def __init__(self, data: bytes, *, was_compressed: bool = False) -> None:
+    def __init__(self, data: bytes, kind: Descriptor | None = None, *, was_compressed: bool = False) -> None:
         super().__init__("The plan is nested deeper than the decoder follows, or it is no plan.")
         self.data = data
+        self.kind = kind
         self.was_compressed = was_compressed
 
 
@@ -229,7 +231,7 @@ class PlanDecoder:
         try:
             operation.MergeFromString(data)
         except DecodeError as error:
-            raise UnreadablePlanError(data, was_compressed=True) from error
+            raise UnreadablePlanError(data, operation.DESCRIPTOR, was_compressed=True) from error
         operation.SetInParent()
         return DecodedPlan(plan, len(data), header)
 
@@ -284,7 +286,7 @@ def decode_request(kind: type[_Request], request: bytes) -> _Request:
     try:
         return kind.FromString(request)
     except DecodeError as error:
-        raise UnreadablePlanError(request) from error
+        raise UnreadablePlanError(request, cast("Descriptor", kind.DESCRIPTOR)) from error
 
 
 def decode_large(kind: type[_Request], encoded: bytes | memoryview) -> _Request:

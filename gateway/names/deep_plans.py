@@ -8,7 +8,9 @@ again.
 Guarantees:
 
 1. Only changed parts, and the lengths of the messages that contain them, differ from the original bytes.
-2. If a plan cannot be split, :class:`UnreadablePlanError` is raised.
+2. If a plan cannot be split, :class:`UnreadablePlanError` is raised. This includes requests that contain a compressed
+   plan beside a deep plan.
+3. A plan with bytes that other decoders may read differently is refused.
 
 Source: Spark's ``spark.connect.grpc.marshallerRecursionLimit``, [protobuf-encoding].
 """
@@ -20,9 +22,8 @@ from typing import cast
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
-from pyspark.sql.connect.proto import commands_pb2, relations_pb2
+from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
-from gateway.errors import GatewayError
 from gateway.names.plan_messages import fields_with_names
 from gateway.plan_decoding import UnreadablePlanError
 from gateway.wire import LENGTH, encode_varint, read_fields
@@ -71,6 +72,7 @@ class DeepPlan:
 
     Raises:
         UnreadablePlanError: If the request is too large, does not contain a plan, or is nested in an unsupported way.
+        GatewayError: If a message that contains the parts is not canonical. Other decoders may read it differently.
     """
 
     def __init__(self, request: bytes, kind: type[Message]) -> None:
@@ -79,13 +81,10 @@ class DeepPlan:
         self._data = request
         self._nodes = [_Node(cast("Descriptor", kind.DESCRIPTOR), -1, 0, 0, 0, len(request))]
         self.aliases: list[str] = []
-        try:
-            position = 0
-            while position < len(self._nodes):
-                self._split(position)
-                position += 1
-        except GatewayError as error:
-            raise UnreadablePlanError(request) from error
+        position = 0
+        while position < len(self._nodes):
+            self._split(position)
+            position += 1
 
     @property
     def parts(self) -> Sequence[Message]:
@@ -161,4 +160,6 @@ class DeepPlan:
             node.message = GetMessageClass(node.kind).FromString(self._data[node.start : node.end])
         except DecodeError:
             return False
+        if isinstance(node.message, base_pb2.Plan) and node.message.HasField("compressed_operation"):
+            raise UnreadablePlanError(self._data)
         return True

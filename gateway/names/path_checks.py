@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2
 
@@ -20,7 +21,7 @@ from gateway.audit import Audit
 from gateway.authorization.path_fence import UNKNOWN, PathFence
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError, invalid_request
-from gateway.names.plan_paths import find_plan_paths
+from gateway.names.plan_paths import find_encoded_paths, find_plan_paths
 from gateway.names.word_search import WordSearch
 from gateway.plan_decoding import MAX_FIELDS, UnreadablePlanError, decode_large
 from gateway.request_pools import RequestPools
@@ -68,8 +69,27 @@ class PathChecks:
         if texts:
             await self._check_texts(texts)
 
+    async def check_encoded(self, data: bytes, kind: Descriptor) -> None:
+        """Check the paths in an encoded plan that is nested too deeply to decode.
+
+        Args:
+            data: The encoded plan.
+            kind: The type of the encoded message.
+
+        Raises:
+            GatewayError: If a path may lead into the default temporary workspace, or the plan is not canonical, or has
+                too many fields.
+        """
+        texts = await self._pools.plans.run(self._find_encoded, data, kind)
+        if texts:
+            await self._check_texts(texts)
+
     async def may_lead_inside(self, data: bytes) -> bool:
-        """Return whether an encoded plan that cannot be decoded may contain a path into the workspace."""
+        """Return whether an encoded plan that cannot be decoded may contain a path into the workspace.
+
+        The structure of the plan is not needed, so this also finds paths in fields that Lodge does not know. It does
+        not find the directories that contain the workspace.
+        """
         return await self._pools.plans.run(self._may_lead_inside, data)
 
     async def check_settings(self, request: bytes) -> None:
@@ -115,6 +135,9 @@ class PathChecks:
         for message in messages:
             texts += self._own_texts(find_plan_paths(message, with_expressions=with_expressions))
         return texts
+
+    def _find_encoded(self, data: bytes, kind: Descriptor) -> Sequence[PathText]:
+        return list(self._own_texts(find_encoded_paths(data, kind, MAX_FIELDS)))
 
     def _may_lead_inside(self, data: bytes) -> bool:
         fence = self._fence()

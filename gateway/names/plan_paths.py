@@ -10,15 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from google.protobuf.descriptor import Descriptor
-from google.protobuf.message import Message
-from pyspark.sql.connect.proto import expressions_pb2, relations_pb2
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+from pyspark.sql.connect.proto import base_pb2, expressions_pb2, relations_pb2
 
 from engine.scan_source import FORMAT
 from gateway.authorization.path_fence import UNKNOWN
+from gateway.errors import invalid_request
 from gateway.names.plan_messages import is_map, reaches
 from gateway.sql.parameters import NO_PARAMETERS
 from gateway.sql.path_texts import PathText, TextUse, find_name_paths, find_path_texts, may_contain_path, use_of_option
 from gateway.sql_relations import read_parameters
+from gateway.wire import LENGTH, read_fields
 
 PATH_FIELDS: Mapping[str, Sequence[str]] = {
     "spark.connect.Read.DataSource": ("paths",),
@@ -85,6 +88,9 @@ SQL_FIELDS: Mapping[str, Sequence[str]] = {
 }
 _RELATION_SQL = relations_pb2.SQL.DESCRIPTOR.full_name
 _EXPRESSION = expressions_pb2.Expression.ExpressionString.DESCRIPTOR.full_name
+_MAX_WHOLE_BYTES = 16 * 1024
+_PLAN, _PLAN_COMPRESSED = base_pb2.Plan.DESCRIPTOR, base_pb2.Plan.COMPRESSED_OPERATION_FIELD_NUMBER
+_COMPRESSED = base_pb2.Plan.CompressedOperation.DESCRIPTOR
 _KINDS = frozenset({*PATH_FIELDS, *OPTION_FIELDS, *NAME_FIELDS, *SQL_FIELDS, _RELATION_SQL}) - {_EXPRESSION}
 
 
@@ -114,6 +120,62 @@ def find_plan_paths(root: Message, *, with_expressions: bool) -> Iterator[PathTe
                 pending.append(value)
             else:
                 pending.extend(value.values() if isinstance(value, Mapping) else value)
+
+
+def find_encoded_paths(data: bytes, kind: Descriptor, max_fields: int) -> Iterator[PathText]:
+    """Yield the texts of an encoded message that may be paths.
+
+    The message can be nested more deeply than a decoder allows, because only single messages are decoded, without the
+    messages inside them. A compressed plan inside the message may contain any path.
+
+    Args:
+        data: The encoded message.
+        kind: The type of the message.
+        max_fields: The maximum number of fields in all messages together.
+
+    Raises:
+        GatewayError: If the message is not canonical, or has too many fields.
+    """
+    pending = [(kind, 0, len(data))]
+    while pending:
+        current, start, end = pending.pop()
+        if current is _COMPRESSED:
+            yield PathText(UNKNOWN, TextUse.PATH)
+            continue
+        fields = read_fields(data, start, end, max_fields=max_fields)
+        max_fields -= len(fields)
+        followed = _fields_to_follow(current, True) | ({_PLAN_COMPRESSED} if current is _PLAN else frozenset())
+        flat = []
+        for field in fields:
+            known = current.fields_by_number.get(field.number)
+            inner = None if known is None else known.message_type
+            if inner is None or (is_map(inner) and inner.fields_by_name["value"].message_type is None):
+                flat.append(data[field.tag_start : field.end])
+            elif field.wire_type == LENGTH and field.number in followed:
+                pending.append((inner, field.start, field.end))
+        if current.full_name in _KINDS or current.full_name == _EXPRESSION:
+            yield from _read_encoded(current, data[start:end], b"".join(flat))
+
+
+def _read_encoded(kind: Descriptor, whole: bytes, flat: bytes) -> Iterator[PathText]:
+    """Yield the texts of a message, with or without the messages inside it.
+
+    Raises:
+        GatewayError: If the message cannot be decoded.
+    """
+    if len(whole) <= _MAX_WHOLE_BYTES:  # decoding each of the nested messages takes quadratic time
+        try:
+            yield from _read(GetMessageClass(kind).FromString(whole), kind.full_name)
+            return
+        except DecodeError:
+            pass
+    try:
+        message = GetMessageClass(kind).FromString(flat)
+    except DecodeError as error:
+        raise invalid_request("a message cannot be decoded") from error
+    yield from _read(message, kind.full_name)
+    if isinstance(message, relations_pb2.SQL) and len(flat) < len(whole) and may_contain_path(message.query):
+        yield PathText(UNKNOWN, TextUse.PATH)  # the parameters are unknown
 
 
 def _read(message: Message, kind: str) -> Iterator[PathText]:

@@ -149,6 +149,8 @@ class RequestResolver:
         """Raise a GatewayError if a plan that cannot be decoded must be rejected."""
         if await self._workspace_search().matches(error.data, self._pools):
             raise _too_deep("refers to a workspace")
+        if error.kind is not None:
+            await self._paths.check_encoded(error.data, error.kind)
         if await self._paths.may_lead_inside(error.data):
             raise _too_deep("contains a path that may lead into the default temporary workspace")
         if await _CHANGING.matches(error.data, self._pools) and (await get_resolver()).tables:

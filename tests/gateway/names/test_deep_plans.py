@@ -3,6 +3,7 @@
 import pytest
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
+from gateway.errors import GatewayError
 from gateway.names.deep_plans import DeepPlan
 from gateway.plan_decoding import UnreadablePlanError
 
@@ -92,8 +93,20 @@ def test_unexpected_plan_is_unreadable():
     with pytest.raises(UnreadablePlanError):
         DeepPlan(_field(1, with_relations), Plan)
     with pytest.raises(UnreadablePlanError):
-        DeepPlan(_field(2, _field(5, _field(7, with_relations))), Plan)
-    with pytest.raises(UnreadablePlanError):
-        DeepPlan(b"\x0a\xff\xff", Plan)
+        DeepPlan(_field(2, _field(5, _field(6, with_relations))), Plan)
     with pytest.raises(UnreadablePlanError):
         DeepPlan(_field(1, chain(table("a" * 2_000_000), 60)), Plan)
+
+
+def test_plan_that_is_not_canonical_is_refused():
+    wide_tag = _varint(1 << 35 | 5 << 3) + b"\x01"  # protobuf-java drops the upper bits
+    for encoded in (b"\x0a\xff\xff", _field(1, chain(table("a"), 60)) + wide_tag):
+        with pytest.raises(GatewayError):
+            DeepPlan(encoded, Plan)
+
+
+def test_compressed_plan_beside_a_deep_plan_is_unreadable():
+    compressed = Plan(compressed_operation=Plan.CompressedOperation(data=b"x")).SerializeToString()
+    same = _field(1, compressed) + _field(2, _field(1, chain(table("a"), 60)))
+    with pytest.raises(UnreadablePlanError):
+        DeepPlan(_field(12, same), base_pb2.AnalyzePlanRequest)

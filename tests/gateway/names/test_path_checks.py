@@ -158,6 +158,49 @@ async def test_unreadable_plan_is_searched_as_bytes(checks, root):
     assert not await checks.may_lead_inside(b"\x0a\x20/elsewhere/x /* hint */ a/b / \x12\xff/")
 
 
+def nest(encoded: bytes, depth: int = 120) -> bytes:
+    """Return an encoded relation inside limits, deeper than the decoder allows."""
+    for _ in range(depth):
+        encoded = encode_field(8, encode_field(1, encoded))
+    return encoded
+
+
+@pytest.mark.asyncio
+async def test_deep_plan_is_searched_for_parent_directories(checks, root):
+    async def refused(encoded: bytes, kind=base_pb2.Plan) -> bool:
+        try:
+            await checks.check_encoded(encoded, kind.DESCRIPTOR)
+        except GatewayError as error:
+            assert error.condition == "LODGE_PATH_REFUSED"
+            return True
+        return False
+
+    for path in (str(root.parent), f"{root}/x", "/", "file:/", f"{root.parent.parent}/*"):
+        query = sql(f"select * from parquet.`{path}`").command.sql_command.input.SerializeToString()
+        for relation in (query, scan(path).root.SerializeToString()):
+            deep = nest(relation)
+            references = encode_field(41, encode_field(1, relation) + encode_field(2, nest(b"")))
+            command = encode_field(2, encode_field(5, encode_field(6, references)))
+            for plan in (encode_field(1, deep), encode_field(1, references), command):
+                assert await refused(plan), path
+            assert await refused(deep, relations_pb2.Relation), path
+    harmless = sql("select a / b /* hint */ from parquet.`/elsewhere`").command.sql_command.input
+    assert not await refused(encode_field(1, nest(harmless.SerializeToString())))
+
+
+@pytest.mark.asyncio
+async def test_deep_plan_may_hide_no_compressed_plan_and_no_strange_bytes(checks):
+    compressed = base_pb2.Plan(compressed_operation=base_pb2.Plan.CompressedOperation(data=b"x")).SerializeToString()
+    same = encode_field(12, encode_field(1, compressed) + encode_field(2, encode_field(1, nest(b""))))
+    with pytest.raises(GatewayError, match="may lead into"):
+        await checks.check_encoded(same, base_pb2.AnalyzePlanRequest.DESCRIPTOR)
+    strange = encode_varint(1 << 35 | 99 << 3) + b"\x01"
+    with pytest.raises(GatewayError, match="shortest form"):
+        await checks.check_encoded(encode_field(1, nest(b"") + strange), base_pb2.Plan.DESCRIPTOR)
+    with pytest.raises(GatewayError, match="fields"):
+        await checks.check_encoded(encode_field(1, nest(encode_field(99, b"") * MAX_FIELDS)), base_pb2.Plan.DESCRIPTOR)
+
+
 @pytest.mark.asyncio
 async def test_long_path_is_checked_in_a_thread(checks):
     assert not await is_refused(checks, scan("/x" + "/a" * 500_000))

@@ -182,9 +182,10 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     async def _identify(self, context: Context) -> Identity | None:
         """Return the identity of the caller. Callers whose logins fail too often wait for the answer."""
         try:
-            return await self._authenticator.identify(context)
-        except GatewayError:
-            await self._admission.delay_failed_login(context.peer() or "")
+            return await self._authenticator.identify(context, self._admission.limit_login)
+        except GatewayError as error:
+            if error.code is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+                await self._admission.delay_failed_login(context.peer() or "")
             raise
 
     async def _read_first(

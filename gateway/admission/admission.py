@@ -11,12 +11,16 @@ Guarantees:
    between its requests is slowed down instead of refused, as long as its principal does not have too many open calls.
 4. The replies to failed logins, and to calls above the limits of open calls, are delayed. Therefore, a client that
    repeats them at once does not occupy the gateway.
+5. Logins from network addresses with too many failed logins wait before their credentials are verified, and only two of
+   them are verified at the same time. Clients whose credentials are known do not wait.
 
 Not guaranteed: replicas do not know about each other. A principal that uses several replicas has the limits of each.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
 
@@ -38,6 +42,8 @@ Context = Any
 
 _REFUSAL_DELAY_SECONDS = 1.0
 _MAX_DELAYED_REPLIES = 1_000
+_MAX_DOUBTFUL_LOGINS = 64
+_MAX_RUNNING_DOUBTFUL_LOGINS = 2
 
 
 class Admission:
@@ -69,6 +75,9 @@ class Admission:
         self._failed_logins = per_minute(limits.failed_logins_per_minute)
         self._count_call = count_call
         self._delayed = 0
+        self._logins: Counter[str] = Counter()
+        self._doubtful_logins = 0
+        self._doubtful_login_slots = asyncio.Semaphore(_MAX_RUNNING_DOUBTFUL_LOGINS)
 
     def admit(self, context: Context, method: str, principal: Principal | None) -> "AdmittedCall":
         """Admit a call for the duration of an ``async with`` block, which yields an :class:`AdmittedCall`.
@@ -93,6 +102,48 @@ class Admission:
         if not self._failed_logins.hit(host_of(peer)):
             self._reports.report(LimitKind.FAILED_LOGINS)
             await self._delay()
+
+    @asynccontextmanager
+    async def limit_login(self, peer: str) -> AsyncIterator[None]:
+        """Limit the verification of unknown credentials, which can need the server of another service.
+
+        If too many logins from the network address of the client have failed, or run at present, the login waits
+        first. Only a few of these logins run at the same time, so that they leave room for other clients.
+
+        Args:
+            peer: The network address of the client, as gRPC reports it.
+
+        Raises:
+            GatewayError: If too many such logins wait already.
+        """
+        host = host_of(peer)
+        is_doubtful = (
+            not self._failed_logins.has_room(host) or self._logins[host] >= self._limits.failed_logins_per_minute
+        )
+        self._logins[host] += 1
+        try:
+            if is_doubtful:
+                async with self._wait_for_login():
+                    yield
+            else:
+                yield
+        finally:
+            self._logins[host] -= 1
+            if not self._logins[host]:
+                del self._logins[host]
+
+    @asynccontextmanager
+    async def _wait_for_login(self) -> AsyncIterator[None]:
+        if self._doubtful_logins >= _MAX_DOUBTFUL_LOGINS:
+            raise self._reports.exceeded(LimitKind.FAILED_LOGINS)
+        self._reports.report(LimitKind.FAILED_LOGINS)
+        self._doubtful_logins += 1
+        try:
+            await asyncio.sleep(_REFUSAL_DELAY_SECONDS)
+            async with self._doubtful_login_slots:
+                yield
+        finally:
+            self._doubtful_logins -= 1
 
     async def _open_call(self) -> None:
         total = self.accounts.total

@@ -9,6 +9,7 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
+from ipaddress import AddressValueError, IPv6Address, IPv6Network
 from urllib.parse import unquote
 
 _OPEN_FILES = "/dev/fd"
@@ -41,7 +42,19 @@ def close_connection(peer: str) -> bool:
 
 
 def host_of(peer: str) -> str:
-    """Return the host in a network address that gRPC reports."""
+    """Return the host in a network address that gRPC reports.
+
+    A host can use all IPv6 addresses with the same first 64 bits, so they count as one host.
+    """
+    kind, _, rest = peer.partition(":")
+    if kind == "ipv6":
+        try:
+            address = IPv6Address(unquote(rest).rpartition(":")[0].strip("[]").partition("%")[0])
+        except AddressValueError:
+            return peer.rpartition(":")[0]
+        if address.ipv4_mapped is not None:
+            return f"ipv4:{address.ipv4_mapped}"
+        return f"ipv6:{IPv6Network((int(address), 64), strict=False)}"
     return peer.rpartition(":")[0] or peer
 
 

@@ -35,8 +35,8 @@ class AdmissionLimits:
         max_principal_request_bytes_in_flight: The same for one principal.
         max_response_bytes_in_flight: Maximum total size of the responses in memory.
         max_principal_response_bytes_in_flight: The same for one principal.
-        failed_logins_per_minute: Failed logins from one network address in one minute, above which the answers to
-            further failed logins from this address are delayed.
+        failed_logins_per_minute: Failed logins from one network address in one minute, above which further
+            logins from this address are delayed.
         request_timeout: How many seconds a client may take to send one message.
         max_message_bytes: Maximum size of one message.
     """

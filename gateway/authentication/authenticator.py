@@ -17,6 +17,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import NamedTuple
 
 import structlog
@@ -43,11 +44,16 @@ _PRESENTED: Mapping[CredentialKind, Callable[[Context], bytes | None]] = {
     CredentialKind.BEARER_TOKEN: lambda context: read_token(context).encode(),
     CredentialKind.CERTIFICATE: read_certificate,
 }
+LoginLimit = Callable[[str], AbstractAsyncContextManager[None]]
 log = structlog.get_logger(__name__)
 
 
 def _count_nowhere(_kind: str, _problem: str) -> None:
     return
+
+
+def _do_not_limit(_peer: str) -> AbstractAsyncContextManager[None]:
+    return nullcontext()
 
 
 class _Cached(NamedTuple):
@@ -116,8 +122,13 @@ class Authenticator:
         self._generation += 1
         self._cache.clear()
 
-    async def identify(self, context: Context) -> Identity | None:
+    async def identify(self, context: Context, limit_login: LoginLimit = _do_not_limit) -> Identity | None:
         """Return the identity of the client that sent an RPC, or None if no method is configured.
+
+        Args:
+            context: The context of the RPC.
+            limit_login: A function of the network address of the client. It returns a block in which credentials that
+                are not in the cache are verified.
 
         Raises:
             GatewayError: If the client is not authenticated.
@@ -132,7 +143,10 @@ class Authenticator:
             if presented:
                 digest = hashlib.blake2b(presented, digest_size=32, key=self._key, person=kind.value).digest()
                 cached = self._cache.get(digest)
-                return cached.identity if cached is not None else await self._decide(kind, presented, digest, context)
+                if cached is not None:
+                    return cached.identity
+                async with limit_login(context.peer() or ""):
+                    return await self._decide(kind, presented, digest, context)
         raise self._refuse(Problem.MISSING, context)
 
     def _use(self, methods: Sequence[Method]) -> None:

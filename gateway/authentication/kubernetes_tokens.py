@@ -5,7 +5,8 @@ Guarantees:
 1. A token is accepted only if the API server has authenticated it for one of the configured audiences.
 2. While the API server does not respond, no token is accepted, and clients are asked to try again.
 3. The gateway sends at most :data:`THREADS` reviews at a time, and only one for each token. Tokens that Lodge has
-   issued are never sent to the API server.
+   issued are never sent to the API server. Neither are tokens that are not a JSON Web Token for one of the configured
+   audiences: the tokens of service accounts always are.
 """
 
 import asyncio
@@ -35,6 +36,8 @@ _TOTAL_SECONDS = 8.0
 _REFUSED_SECONDS = 5.0
 _REFUSED_TOKENS = 10_000
 _FORBIDDEN = 403
+_JWT_DOTS = 2
+_UNVERIFIED: Any = {"verify_signature": False}
 _PROBE = "lodge-start-probe"
 _REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview"}
 
@@ -94,12 +97,14 @@ class KubernetesMethod:
         """Return the identity of a token that the API server accepts.
 
         Raises:
-            DeniedError: If the API server refuses the token. The denial is not final.
+            DeniedError: If the API server refuses the token, or the token is not for a configured audience. The denial
+                is not final.
             UndecidedError: If the API server does not respond.
         """
         token = credentials.token
         if is_lodge_token(token):
             return None
+        _require_audience(token, self._settings.audiences)
         digest = digest_of(token)
         refused = self._refused.get(digest)
         if refused is not None:
@@ -166,13 +171,30 @@ class KubernetesMethod:
             ) from None
 
 
+def _require_audience(token: str, audiences: Sequence[str]) -> None:
+    """Refuse a token that cannot be valid, without its verification.
+
+    Raises:
+        DeniedError: If the token is not a JSON Web Token, or is not for one of the audiences. The denial is not final.
+    """
+    if token.count(".") != _JWT_DOTS:
+        raise DeniedError("it is not a JSON Web Token", is_final=False)
+    try:
+        claimed = jwt.decode(token, options=_UNVERIFIED).get("aud", ())
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        raise DeniedError("it is not a JSON Web Token", is_final=False) from None
+    claimed = (claimed,) if isinstance(claimed, str) else claimed
+    if not isinstance(claimed, list | tuple) or not any(each in audiences for each in claimed):
+        raise DeniedError("it is not for one of the configured audiences", is_final=False)
+
+
 def _expiry(token: str) -> float | None:
     """Return when a verified token expires, if it is a JSON Web Token with an expiry.
 
     The token has been verified by the API server. The expiry only limits how long the result is cached.
     """
     try:
-        claims = jwt.decode(token, options={"verify_signature": False})
+        claims = jwt.decode(token, options=_UNVERIFIED)
         expires_at = float(claims["exp"])
     except (jwt.PyJWTError, KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return None

@@ -35,7 +35,7 @@ class Authenticator:
         self.may_answer = asyncio.Event()
         self.target = ""
 
-    async def identify(self, context):
+    async def identify(self, context, limit_login):
         self.asked.set()
         await self.may_answer.wait()
         raise unauthenticated("the token has expired")

@@ -29,7 +29,7 @@ SESSION = str(uuid.uuid4())
 
 
 class Authenticator:
-    async def identify(self, _: object) -> Identity:
+    async def identify(self, _: object, _limit_login: object) -> Identity:
         return Identity(Principal("ann"), frozenset({"staff"}), "tokens")
 
 

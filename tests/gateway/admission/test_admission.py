@@ -138,6 +138,36 @@ async def test_failed_logins_are_delayed_by_address(admit: Make, reached: list[L
     assert len(reached) == 1
 
 
+async def test_logins_after_many_failures_leave_room_for_other_addresses(admit: Make, reached: list[LimitKind]) -> None:
+    admission = admit(failed_logins_per_minute=2)
+    for port in range(3):
+        await admission.delay_failed_login(f"ipv6:%5B2001:db8::{port}%5D:1")
+    running, most_running, two_run, release = 0, 0, asyncio.Event(), asyncio.Event()
+
+    async def log_in(peer: str) -> None:
+        nonlocal running, most_running
+        async with admission.limit_login(peer):
+            running += 1
+            most_running = max(running, most_running)
+            if running == 2:
+                two_run.set()
+            await release.wait()
+            running -= 1
+
+    attacks = [asyncio.create_task(log_in(f"ipv6:%5B2001:db8::{port}%5D:1")) for port in range(70)]
+    await asyncio.wait_for(two_run.wait(), 10)
+    others = [asyncio.create_task(log_in(f"ipv4:192.0.2.{host}:1")) for host in range(5)]
+    await asyncio.sleep(0)
+    assert running == 7
+    release.set()
+    await asyncio.gather(*others)
+    results = await asyncio.gather(*attacks, return_exceptions=True)
+    refused = [each for each in results if isinstance(each, GatewayError)]
+    assert {each.condition for each in refused} == {"LODGE_LIMIT_EXCEEDED"}
+    assert len(refused) == 6
+    assert most_running == 7
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [

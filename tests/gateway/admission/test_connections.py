@@ -39,5 +39,9 @@ def test_unknown_client_has_no_connection(peer: str) -> None:
 
 def test_host_of_an_address() -> None:
     assert host_of("ipv4:192.0.2.1:50000") == "ipv4:192.0.2.1"
-    assert host_of("ipv6:%5B2001:db8::1%5D:50000") == "ipv6:%5B2001:db8::1%5D"
+    assert host_of("ipv6:%5B2001:db8::1%5D:50000") == host_of("ipv6:[2001:db8:0:0:ffff::2]:7") == "ipv6:2001:db8::/64"
+    assert host_of("ipv6:%5B2001:db8:0:1::1%5D:50000") == "ipv6:2001:db8:0:1::/64"
+    assert host_of("ipv6:%5Bfe80::1%25eth0%5D:5") == "ipv6:fe80::/64"
+    assert host_of("ipv6:%5B::ffff:192.0.2.1%5D:5") == "ipv4:192.0.2.1"
+    assert host_of("ipv6:%5Bnonsense%5D:5") == "ipv6:%5Bnonsense%5D"
     assert host_of("unix:") == "unix"

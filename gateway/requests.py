@@ -13,7 +13,7 @@ Guarantees:
 2. If an authentication method is configured, :attr:`Request.data` contains exactly one user context, which the gateway
    made from the identity. The gateway uses nothing from the client's user context.
 3. Reading a request takes a few milliseconds at most, regardless of its size, and copies only short fields. Rewriting
-   the user context copies the request once.
+   the user context copies the request once. The event loop copies later messages of a stream, so their size is limited.
 4. A request with an invalid id still has a client type, because the client type determines the form of the error.
 
 Source: [spark-connect-proto base.proto], [protobuf-encoding].
@@ -34,6 +34,9 @@ from gateway.authentication.identity import Identity
 from gateway.errors import MAX_USER_ID_BYTES, invalid_handle, invalid_request, user_id_too_long
 from gateway.wire import FIXED32, FIXED64, LENGTH, VARINT, Field, encode_field, read_fields
 from workspace.identifiers import ClientSessionId, Principal
+
+MAX_FOLLOWING_BYTES = 16 * 1024 * 1024
+"""The maximum size of a message after the first one in a stream. Spark's clients upload chunks of 32 KiB."""
 
 _SESSION_ID, _USER_CONTEXT, _USER_ID = 1, 2, 1
 _MAX_FIELDS = 4096
@@ -139,8 +142,13 @@ class Request(NamedTuple):
         A later message may omit the session.
 
         Raises:
-            GatewayError: If the message is invalid, or names another session.
+            GatewayError: If the message is invalid, names another session, or has more than
+                :data:`MAX_FOLLOWING_BYTES`.
         """
+        if len(data) > MAX_FOLLOWING_BYTES:
+            raise invalid_request(
+                f"a message after the first message of a stream has more than {MAX_FOLLOWING_BYTES:,} bytes"
+            )
         index = index_request(data, self.method)
         session_id = index.id(_SESSION_ID)
         if session_id and _text(session_id) != self.key.client_session_id:

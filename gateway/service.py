@@ -389,14 +389,14 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         The clone gets copies of the temporary tables, so that changes in the parent do not affect the clone.
         """
         parent = call.session
-        self._sessions.require_room(call.key.principal)
-        before = None if parent is None else await self._statements.before_clone(parent)
-        response = await self._pass_unary(call)
-        clone = base_pb2.CloneSessionResponse.FromString(response).new_session_id
-        if parent is None or before is None or not clone:
-            return response
-        key = SessionKey(call.key.principal, ClientSessionId(clone))
-        session = await self._sessions.open_clone(key, parent)
+        with self._sessions.reserve_room(call.key.principal):
+            before = None if parent is None else await self._statements.before_clone(parent)
+            response = await self._pass_unary(call)
+            clone = base_pb2.CloneSessionResponse.FromString(response).new_session_id
+            if parent is None or before is None or not clone:
+                return response
+            key = SessionKey(call.key.principal, ClientSessionId(clone))
+            session = await self._sessions.open_clone(key, parent)
         try:
             message = call.request.decode(base_pb2.CloneSessionRequest)
             await self._statements.copy_to_clone(before, parent, session, message, call.metadata)

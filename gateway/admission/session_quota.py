@@ -57,15 +57,6 @@ class SessionQuota:
         finally:
             self.remove(principal)
 
-    def require_room(self, principal: Principal) -> None:
-        """Check that a further session may start.
-
-        Raises:
-            GatewayError: If the session would exceed a limit.
-        """
-        if self._find_exceeded(principal, opening=1) is not None:
-            raise self.refuse(principal)
-
     def refuse(self, principal: Principal) -> GatewayError:
         """Report that a session of a principal may not start, and return the error for the client."""
         return self._reports.exceeded(self._find_exceeded(principal, opening=1) or LimitKind.SESSIONS, principal)

@@ -26,7 +26,7 @@ Source: [architecture "Gateway"], [architecture "Session records, leases and the
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
@@ -172,24 +172,29 @@ class Sessions:
     async def open_clone(self, key: SessionKey, parent: Session) -> Session:
         """Start a session that a backend cloned. The clone uses the backend of its parent.
 
-        If the session cannot be opened, the backend releases the clone.
+        The caller has reserved room for the clone; see :meth:`reserve_room`. If the session cannot be opened, the
+        backend releases the clone.
 
         Raises:
             GatewayError: If the session cannot be opened; see :meth:`open`.
         """
         try:
-            return self._served.get(key) or await self._open(key, parent.backend)
+            return self._served.get(key) or await self._open(key, parent.backend, has_room=True)
         except GatewayError:
             await release_session(Session(key, parent.uuid, parent.backend, parent.lease_epoch))
             raise
 
-    def require_room(self, principal: Principal) -> None:
-        """Check that a new session of a principal may start.
+    @contextmanager
+    def reserve_room(self, principal: Principal) -> Iterator[None]:
+        """Count a session that starts in the block, so that concurrent requests cannot exceed the quota together.
 
         Raises:
             GatewayError: If the session would exceed a limit.
         """
-        self._quota.require_room(principal)
+        with self._quota.reserve(principal) as may_start:
+            if not may_start:
+                raise self._quota.refuse(principal)
+            yield
 
     async def adopt(self, stored: StoredRecord) -> None:
         """Adopt a session that no replica serves.
@@ -452,7 +457,7 @@ class Sessions:
         self._quota.add(session.key.principal)
         return session
 
-    async def _open(self, key: SessionKey, backend: Backend) -> Session:
+    async def _open(self, key: SessionKey, backend: Backend, *, has_room: bool = False) -> Session:
         name = _record_name(key)
         async with self._lock(name):
             served = self._served.get(key)
@@ -463,7 +468,7 @@ class Sessions:
             lease_epoch = self._lease.epoch
             try:
                 with (
-                    self._quota.reserve(key.principal) as may_create,
+                    nullcontext(True) if has_room else self._quota.reserve(key.principal) as may_create,
                     self._pending.keep_on_failure(PendingUpdate(name)),
                 ):
                     found = await self._records.join_or_create(key, backend, may_create=may_create)

@@ -9,7 +9,7 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.authentication.identity import Identity
 from gateway.errors import GatewayError
-from gateway.requests import index_request, read_request
+from gateway.requests import MAX_FOLLOWING_BYTES, index_request, read_request
 from gateway.wire import encode_field
 from workspace.identifiers import Principal
 
@@ -178,6 +178,9 @@ def test_later_messages_of_a_stream_get_the_identity():
         first.following(later.SerializeToString())
     with pytest.raises(GatewayError, match="occurs more than once"):
         first.following(later.SerializeToString() * 2)
+    later.session_id, later.chunk.data = SESSION, bytes(MAX_FOLLOWING_BYTES)
+    with pytest.raises(GatewayError, match="more than 16,777,216 bytes"):
+        first.following(later.SerializeToString())
 
 
 @pytest.mark.parametrize("session_id", ["", "no uuid", "../../etc/passwd", SESSION.replace("-", ""), f"{{{SESSION}}}"])

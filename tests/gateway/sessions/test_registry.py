@@ -13,6 +13,8 @@ import pytest
 import pytest_asyncio
 from grpc import aio
 
+from gateway.admission.limits import AdmissionLimits
+from gateway.admission.session_quota import SessionQuota
 from gateway.backends import Backends
 from gateway.errors import GatewayError
 from gateway.requests import SessionKey
@@ -267,6 +269,21 @@ async def test_discarded_session_is_released_although_its_record_is_gone(replica
     await replica.sessions.discard(clone, reason="incomplete")
     assert replica.backend.calls == ["ReleaseSession"]
     assert replica.sessions.all() == [parent]
+
+
+async def test_clones_at_the_same_time_do_not_exceed_the_quota(replica: Replica) -> None:
+    replica.sessions._quota = SessionQuota(AdmissionLimits(max_principal_sessions=2))
+    parent = await replica.sessions.open(new_key())
+
+    async def clone() -> None:
+        key = SessionKey(parent.key.principal, new_key().client_session_id)
+        with replica.sessions.reserve_room(key.principal):
+            await asyncio.sleep(0)  # the request to the backend
+            await replica.sessions.open_clone(key, parent)
+
+    results = await asyncio.gather(*(clone() for _ in range(5)), return_exceptions=True)
+    assert len([each for each in results if isinstance(each, GatewayError)]) == 4
+    assert len(replica.sessions.all()) == 2
 
 
 async def test_clone_that_cannot_be_opened_is_released(replica: Replica) -> None:

@@ -6,12 +6,14 @@ Guarantees:
    :attr:`gateway.requests.Request.data`.
 2. The client receives the initial metadata, the trailing metadata, the status and the error details from the backend.
    Only metadata that every gRPC server sets itself is removed.
-3. The backend never receives the client's credentials, with or without an authentication method.
+3. The backend never receives the client's credentials, with or without an authentication method. It does not receive
+   metadata either with which proxies tell the identity or the address of a client, such as ``x-forwarded-user``.
 4. The deadline of the client's call also applies to the call to the backend. If the client disconnects, the call to the
    backend is cancelled.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,7 +27,12 @@ from gateway.error_status import Metadata, forwardable
 from gateway.errors import GatewayError
 from gateway.requests import Request
 
-_CREDENTIAL_KEYS = frozenset({"authorization", "authentication", "proxy-authorization", "cookie"})
+_NOT_FORWARDED = re.compile(
+    r"(authorization|authentication|proxy-.*|(set-)?cookie2?|forwarded|via|x-forwarded-.*|x-auth-.*|x-authenticated-.*"
+    r"|x-real-ip|x-remote-.*|x-client-cert.*|x-ssl-.*|x-amzn-oidc-.*|x-goog-(authenticated-user|iap)-.*"
+    r"|(.*[-_])?(token|api-?key|password|secret|jwt|jwt-assertion))(-bin)?"
+)
+"""The metadata keys that may contain credentials, or with which proxies tell who the client is."""
 
 Context = Any
 """``grpc.aio.ServicerContext``, for which grpc does not provide type annotations."""
@@ -35,9 +42,9 @@ ResponseObserver = Callable[[bytes], None]
 
 
 def request_metadata(context: Context) -> Metadata:
-    """Return the metadata of the client's call for the backend, without the client's credentials."""
+    """Return the metadata of the client's call for the backend, without credentials and claims of an identity."""
     metadata = context.invocation_metadata() or ()
-    return forwardable([item for item in metadata if item[0] not in _CREDENTIAL_KEYS])
+    return forwardable([item for item in metadata if _NOT_FORWARDED.fullmatch(item[0]) is None])
 
 
 def call_arguments(context: Context) -> dict[str, Any]:

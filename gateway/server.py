@@ -140,6 +140,9 @@ class Gateway:
             paths=PathChecks(self._workspaces, self._audit, self._pools),
             pools=self._pools,
         )
+        # gRPC has a queue of new calls for each registered method. Therefore, a flood of calls of one method does not
+        # delay the calls of other methods.
+        self._server.add_registered_method_handlers(SERVICE.strip("/"), self._service.methods)
         self._server.add_generic_rpc_handlers((self._service,))
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)

@@ -82,6 +82,9 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         paths: The check of the paths in requests.
         audited: The statements whose outcome is recorded in the audit log.
         pools: The threads and the memory for large requests.
+
+    Attributes:
+        methods: The handlers of the known methods.
     """
 
     def __init__(
@@ -125,7 +128,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             "ExecutePlan": self._execute_plan,
             "ReattachExecute": self._reattach_execute,
         }
-        self._handlers = {
+        self.methods = {
             **{name: grpc.stream_unary_rpc_method_handler(self._door(name, each)) for name, each in unary.items()},
             **{name: grpc.stream_stream_rpc_method_handler(self._door(name, each)) for name, each in streaming.items()},
         }
@@ -139,7 +142,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         if not path.startswith(SERVICE):
             return None
         name = path.removeprefix(SERVICE)
-        known = self._handlers.get(name)
+        known = self.methods.get(name)
         return known or grpc.stream_stream_rpc_method_handler(self._door(name, self._pass_stream))
 
     def _door(self, name: str, handler: "Handler") -> Callable[[object, Context], Awaitable[Any]]:

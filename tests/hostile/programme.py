@@ -17,14 +17,16 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+import grpc
+
 from tests.cluster.ports import free_port
 from tests.cluster.processes import DIES_WITH_PARENT, wait_until
-from tests.hostile.attacks import ATTACKS
+from tests.hostile.attacks import ATTACKS, SERVICE
 
 REPOSITORY = Path(__file__).parents[2]
 MAX_SLOWDOWN = 3.0
@@ -33,6 +35,7 @@ _MIN_QUIET_SECONDS = 0.05
 """Latencies below this value are noise of the machine, and are not compared."""
 
 _WORKER_PROCESSES = 4
+_CHECK_SECONDS = 0.1
 _START_SECONDS = 120.0
 _LAPSES = ("lease_renewal_stopped", "lease_renewal_failed", "session_lost")
 _PATH = {"PYTHONPATH": str(REPOSITORY)}
@@ -74,6 +77,8 @@ class Result:
         bad_events: Log events of the gateway that must not happen.
         lapses: How often the lease has lapsed.
         limits: How often each limit was reached.
+        quiet_checks: The latencies of refused requests without attackers, in seconds. No backend takes part in them.
+        hostile_checks: The latencies of refused requests with attackers, in seconds.
         lags: The delays of the gateway's event loop while the attackers attacked.
         cores: How many processors each group of processes used while the attackers attacked.
     """
@@ -86,6 +91,8 @@ class Result:
     bad_events: list[str] = field(default_factory=list)
     lapses: float = 0.0
     limits: Mapping[str, float] = field(default_factory=dict)
+    quiet_checks: list[float] = field(default_factory=list)
+    hostile_checks: list[float] = field(default_factory=list)
     lags: list[float] = field(default_factory=list)
     cores: Mapping[str, float] = field(default_factory=dict)
 
@@ -117,6 +124,9 @@ class Result:
                 f"p99 {percentile(self.hostile):.3f} s",
                 f"memory:  at most {self.memory_bytes / 2**20:.0f} MiB",
                 f"limits:  {limits}",
+                f"door:    p50 {percentile(self.quiet_checks, 0.5):.3f} s, p99 {percentile(self.quiet_checks):.3f} s; "
+                f"with attackers p50 {percentile(self.hostile_checks, 0.5):.3f} s, "
+                f"p99 {percentile(self.hostile_checks):.3f} s",
                 f"lag:     p50 {percentile(self.lags, 0.5):.3f} s, p99 {percentile(self.lags):.3f} s",
                 "cores:   " + ", ".join(f"{name} {used:.2f}" for name, used in self.cores.items()),
                 f"errors:  {len(self.errors)}",
@@ -163,6 +173,43 @@ class ProcessorMeter:
         used = {name: seconds - self._before[name] for name, seconds in self._read().items()}
         elapsed = used.pop("time")
         return {name: seconds / elapsed for name, seconds in used.items()}
+
+
+class Door:
+    """Measures how long the gateway takes for requests that it refuses without a backend.
+
+    Args:
+        target: The address ``host:port`` of the gateway.
+        token: The token of the workers.
+    """
+
+    def __init__(self, target: str, token: str) -> None:
+        self._target = target
+        self._metadata = [("authorization", f"Bearer {token}")]
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._check, daemon=True)
+        self.checks: list[tuple[float, float]] = []
+
+    def _check(self) -> None:
+        with grpc.insecure_channel(self._target) as channel:
+            execute = channel.unary_stream(SERVICE + "ExecutePlan")
+            while not self._stopped.wait(_CHECK_SECONDS):
+                begun = time.monotonic()
+                with suppress(grpc.RpcError):
+                    list(execute(b"", metadata=self._metadata, timeout=30))
+                self.checks.append((begun, time.monotonic() - begun))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def between(self, begin: float, end: float) -> list[float]:
+        """Return the latencies of requests that began in a period."""
+        return [seconds for begun, seconds in self.checks if begin <= begun <= end]
 
 
 class Gateway:
@@ -327,7 +374,8 @@ def play(gateway: Gateway, plan: Plan) -> Result:
         plan: The length of the run.
     """
     result = Result()
-    with Workers(f"sc://{gateway.target}/;authorization=Bearer%20{gateway.workers_token}", plan) as working:
+    address = f"sc://{gateway.target}/;authorization=Bearer%20{gateway.workers_token}"
+    with Workers(address, plan) as working, Door(gateway.target, gateway.workers_token) as door:
         begin = time.monotonic()
         time.sleep(plan.quiet_seconds)
         middle = time.monotonic()
@@ -358,6 +406,7 @@ def play(gateway: Gateway, plan: Plan) -> Result:
                 )
         end = time.monotonic()
         result.quiet, result.hostile = working.between(begin, middle), working.between(middle, end)
+        result.quiet_checks, result.hostile_checks = door.between(begin, middle), door.between(middle, end)
         result.errors = list(working.errors)
         result.lapses = sum(gateway.metrics(_LAPSED_METRIC).values())
         result.limits = gateway.metrics("lodge_gateway_limits_reached_total")

@@ -109,7 +109,7 @@ class ModelServer:
         self._service = self._service or handlers[0]
 
     def add_registered_method_handlers(self, name: str, handlers: object) -> None:
-        """Do nothing: no client uses the health service."""
+        """Do nothing: the first generic handler also handles the registered methods of the gateway."""
 
     async def start(self) -> None:
         self.is_open = True

@@ -8,7 +8,7 @@ because ``EXECUTE IMMEDIATE`` can run them.
 Guarantees:
 
 1. The dialect of the session does not need to be known: texts are found as each dialect reads them.
-2. A ``${variable}`` in a text is replaced with :data:`UNKNOWN`.
+2. A ``${variable}`` in a text is replaced with :data:`UNKNOWN`. An expression as the value of a path option is unknown.
 
 Not guaranteed: paths that Spark computes are not found, for example ``IDENTIFIER(f(x))`` and
 ``EXECUTE IMMEDIATE f(x)``.
@@ -25,7 +25,7 @@ from gateway.authorization.path_fence import UNKNOWN
 from gateway.sql.execute_immediate import find_execute_immediate
 from gateway.sql.identifier_clauses import resolve_identifier_clauses
 from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, Token, TokenKind, tokenize
-from gateway.sql.parameters import NO_PARAMETERS, Parameters
+from gateway.sql.parameters import NO_PARAMETERS, Parameters, StringEvaluator
 from gateway.sql.string_literals import read_string
 
 _QUOTED_PART = r"\.\s*(?:[`\"]|/\*|--)"
@@ -58,6 +58,8 @@ _VARIABLE = re.compile(r"\$\{[^}]*\}")
 _RAW_SEPARATORS = re.compile(r"[\s,;='\"]+")
 _DIALECTS = (DEFAULT_DIALECT, Dialect(double_quoted_identifiers=True))
 _AS_WRITTEN = Dialect(escaped_string_literals=True)
+_SIMPLE_VALUES = frozenset({TokenKind.STRING, TokenKind.NUMBER, TokenKind.QUOTED})
+_CONSTANTS = frozenset({"TRUE", "FALSE", "NULL"})
 _MAX_DEPTH = 3
 _MAX_QUALIFIER = 16
 _MAX_ADJACENT = 100
@@ -138,6 +140,7 @@ def _find(sql: str, parameters: Parameters, depth: int, seen: set[str]) -> Itera
         known, unknown = resolve_identifier_clauses(tokens, parameters, dialect)
         yield from _find_in_names(known)
         yield from _find_strings(tokens)
+        yield from _find_computed_options(tokens, StringEvaluator(tokens, parameters, dialect))
         yield from _find_raw_texts(sql, tokens)
         inner = [(text, NO_PARAMETERS) for clause in unknown for text in clause.strings]
         immediates = find_execute_immediate(tokens, parameters, dialect)
@@ -183,6 +186,65 @@ def _find_strings(tokens: Sequence[Token]) -> Iterator[PathText]:
                 yield from _read_adjacent(tokens, index, use_of_option(key) if key else TextUse.VALUE)
             if not key and (token.is_name or token.kind is TokenKind.STRING):
                 keys[-1] = token.value[:_MAX_KEY_CHARACTERS]
+
+
+def _find_computed_options(tokens: Sequence[Token], evaluator: StringEvaluator) -> Iterator[PathText]:
+    """Yield the values of path options that are not a single string. Values that only Spark can compute are unknown."""
+    lists: list[_Option | None] = []  # for each open bracket: the current option, or None outside option lists
+    for index, token in enumerate(tokens):
+        option = lists[-1] if lists else None
+        if token.is_symbol("("):
+            is_options = index > 0 and _FIRST_KEYS.get(tokens[index - 1].keyword) == ""
+            if option is not None:
+                option.add(token)
+            lists.append(_Option() if is_options else None)
+        elif token.is_symbol(")"):
+            if option is not None:
+                yield from option.read(evaluator)
+            del lists[-1:]
+        elif option is not None and token.is_symbol(","):
+            yield from option.read(evaluator)
+            lists[-1] = _Option()
+        elif option is not None:
+            option.add(token)
+
+
+class _Option:
+    """The key and the value of an option that is being read."""
+
+    __slots__ = ("_is_in_key", "_key", "_value")
+
+    def __init__(self) -> None:
+        self._key = ""
+        self._is_in_key = True
+        self._value: list[Token] = []
+
+    def add(self, token: Token) -> None:
+        """Add the next token of the option. Tokens in brackets inside the value are left out."""
+        if self._is_in_key:
+            if token.is_symbol("."):
+                self._key += "."
+                return
+            if (token.is_name or token.kind is TokenKind.STRING) and (not self._key or self._key.endswith(".")):
+                self._key += token.value[:_MAX_KEY_CHARACTERS] if len(self._key) < _MAX_KEY_CHARACTERS else ""
+                return
+            self._is_in_key = False
+            if token.is_symbol("="):
+                return
+        if len(self._value) <= _MAX_ADJACENT:
+            self._value.append(token)
+
+    def read(self, evaluator: StringEvaluator) -> Iterator[PathText]:
+        """Yield the value if it is a path, and not a single string."""
+        value = self._value
+        if not value or use_of_option(self._key) is not TextUse.PATH:
+            return
+        if len(value) == 1 and (value[0].kind in _SIMPLE_VALUES or value[0].keyword in _CONSTANTS):
+            if value[0].kind is TokenKind.QUOTED:
+                yield PathText(_replace_variables(value[0].value), TextUse.PATH)
+            return
+        text = evaluator.evaluate(value) if len(value) <= _MAX_ADJACENT else None
+        yield PathText(UNKNOWN if text is None else _replace_variables(text), TextUse.PATH)
 
 
 def _read_adjacent(tokens: Sequence[Token], begin: int, use: TextUse) -> Iterator[PathText]:

@@ -131,6 +131,32 @@ def test_other_strings_are_not_paths(sql):
     assert not {text for text in paths(sql) | values(sql) if "/" in text}
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["concat('/sr', 'v/x')", "= concat('/sr', 'v/x')", "'/' || f('x')", ":p", "?", "upper('/p')", "('/p')", "= a.b"],
+)
+def test_computed_value_of_a_path_option_is_unknown(value):
+    for sql in (
+        f"create table t using csv options (header true, path {value}, sep ',')",
+        f"create temporary view v using parquet options ('path' {value})",
+        f"select * from t with (path {value})",
+        f"create table t using csv options (a.path {value})",
+    ):
+        assert UNKNOWN in paths(sql), sql
+
+
+def test_known_value_of_a_path_option_is_a_path():
+    assert paths("create table t using csv options (path '/' || 'p')") >= {"/p"}
+    assert paths("create table t using csv options (path :p)", named={"p": "/p"}) == {"/p"}
+    for sql in (
+        "create table t using csv options (sep concat('a', 'b'), header true, 'path' '/p')",
+        'create table t using csv options ("path" "/p")',
+        "create table t using csv options (path = '/p', maxRecordsPerFile 5, useArchive = true, x.location.y 'z')",
+        "create table t using csv options (path '/' 'p') tblproperties (a.b = 'c')",
+    ):
+        assert UNKNOWN not in paths(sql), sql
+
+
 def test_names_have_qualifiers():
     (found,) = find_name_paths("dfs.tmp.`a/b`")
     assert (found.text, found.qualifier) == ("a/b", ("dfs", "tmp"))

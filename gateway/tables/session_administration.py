@@ -10,6 +10,7 @@ Without an authentication method, user ids are only claims. The client session i
 because a client could continue a session if it knew this id.
 """
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -30,9 +31,10 @@ from gateway.tables.background import BackgroundTasks
 from gateway.tables.statement_context import Execution
 from workspace.identifiers import SessionUuid
 from workspace.record_changes import SessionEndingError, mark_ending
-from workspace.record_store import RecordConflictError, RecordError, RecordNotFoundError
+from workspace.record_store import RecordConflictError, RecordError, RecordNotFoundError, SessionRecords
 from workspace.records import SessionRecord, TableState
 
+_MAX_INLINE_RECORDS = 200
 log = structlog.get_logger(__name__)
 
 
@@ -56,6 +58,8 @@ class SessionAdministration:
         self._authorization = authorization
         self._audit = audit
         self._ends = BackgroundTasks()
+        self._listing_lock = asyncio.Lock()
+        self._next_listing: asyncio.Task[Sequence[SessionRecord]] | None = None
 
     async def stop(self) -> None:
         """Wait until the closed sessions of this replica have ended."""
@@ -68,7 +72,9 @@ class SessionAdministration:
             self._audit.administrative_act("list_sessions", details={"sessions": len(records)})
         served = {session.uuid: session for session in self._sessions.all()}
         now = datetime.now(UTC)
-        return build_sql_response(_list_sessions(records, served, execution, now))
+        if len(records) <= _MAX_INLINE_RECORDS:
+            return build_sql_response(_list_sessions(records, served, execution, now))
+        return await self._storage.run_slow(lambda: build_sql_response(_list_sessions(records, served, execution, now)))
 
     async def close(self, execution: Execution, session_id: str) -> Response:
         """Close a session. The session ends soon after the response.
@@ -98,11 +104,22 @@ class SessionAdministration:
 
     async def _visible(self, execution: Execution) -> Sequence[SessionRecord]:
         """Return the records of the sessions that the client may see."""
-        stored = await self._storage.run_slow(self._storage.records.list)
-        records = [each.record for each in stored]
-        if not self._authorization.is_admin(execution.identity):
-            records = [record for record in records if record.principal == execution.session.key.principal]
-        return sorted(records, key=lambda record: (record.principal, record.created_at, record.session_uuid))
+        if self._next_listing is None:
+            self._next_listing = asyncio.create_task(self._list())
+            self._next_listing.add_done_callback(_retrieve)
+        records = await asyncio.shield(self._next_listing)
+        if self._authorization.is_admin(execution.identity):
+            return records
+        return [record for record in records if record.principal == execution.session.key.principal]
+
+    async def _list(self) -> Sequence[SessionRecord]:
+        """Return all records in order. One listing runs at a time, and all statements that wait share the next one.
+
+        A statement never gets a listing that began before the statement.
+        """
+        async with self._listing_lock:
+            self._next_listing = None
+            return await self._storage.run_slow(_list_records, self._storage.records)
 
     async def _mark_ending(self, record: SessionRecord) -> None:
         def end(current: SessionRecord) -> SessionRecord:
@@ -128,6 +145,17 @@ class SessionAdministration:
                 await self._sessions.release_and_end(session, reason="closed with CLOSE SESSION")
         except (GatewayError, RecordError) as error:  # the replica retries, or the reaper ends the session
             log.warning("session_not_ended", location=session.uuid, reason=str(error))
+
+
+def _list_records(records: SessionRecords) -> Sequence[SessionRecord]:
+    found = [each.record for each in records.list()]
+    return sorted(found, key=lambda record: (record.principal, record.created_at, record.session_uuid))
+
+
+def _retrieve(listing: "asyncio.Task[Sequence[SessionRecord]]") -> None:
+    """Retrieve the error of a listing for which nobody waits, so that asyncio does not log it."""
+    if not listing.cancelled():
+        listing.exception()
 
 
 def _select(records: Sequence[SessionRecord], session_id: str) -> SessionRecord:

@@ -184,3 +184,29 @@ async def test_shared_client_session_id_is_ambiguous_for_administrators(world: W
     own = await world.open("ada")
     with pytest.raises(GatewayError, match="cannot close the session in which it runs"):
         await world.close(own, own.key.client_session_id)
+
+
+async def test_statements_at_the_same_time_share_a_listing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    listings = 0
+    read = world.storage.records.list
+
+    def count() -> object:
+        nonlocal listings
+        listings += 1
+        return read()
+
+    monkeypatch.setattr(world.storage.records, "list", count)
+    ada = await world.open("ada")
+    listings = 0
+    shown = await asyncio.gather(*(world.rows(ada) for _ in range(20)))
+    assert listings <= 2
+    assert all([row["session_id"] for row in rows] == [ada.uuid] for rows in shown)
+    remote = world.remote("ada")
+    assert remote.session_uuid in {row["session_id"] for row in await world.rows(ada)}
+
+
+async def test_long_listing_is_complete(world: World) -> None:
+    ada = await world.open("ada")
+    for _ in range(201):
+        world.remote("ada")
+    assert len(await world.rows(ada)) >= 202

@@ -1,7 +1,6 @@
 """Statements that a limit refuses leave one event in the audit log, in a service with real gRPC."""
 
 import json
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
@@ -25,7 +24,7 @@ from gateway.statement_audit import StatementAudit
 from workspace.audit_log import AuditLog
 from workspace.identifiers import Principal
 
-SESSION = str(uuid.uuid4())
+SESSION = "5eb4c1de-8f0a-4f0e-9d1c-2a7c1f3b9e60"
 
 
 class Authenticator:
@@ -75,7 +74,9 @@ async def serve(audit: Audit, limits: AdmissionLimits, error: GatewayError | Non
 
 
 async def refuse(channel: aio.Channel, method: str = "ExecutePlan") -> None:
-    request = base_pb2.ExecutePlanRequest(session_id=SESSION, operation_id=str(uuid.uuid4())).SerializeToString()
+    request = base_pb2.ExecutePlanRequest(
+        session_id=SESSION, operation_id="5eb4c1de-8f0a-4f0e-9d1c-2a7c1f3b9e60"
+    ).SerializeToString()
     with pytest.raises(aio.AioRpcError) as raised:
         await channel.unary_stream(SERVICE + method)(request).read()
     assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

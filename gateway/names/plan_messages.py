@@ -37,7 +37,7 @@ def find_messages_with_names(root: Message) -> Sequence[Message]:
         message = pending.pop()
         if message.DESCRIPTOR.full_name in KINDS_WITH_NAMES:
             found.append(message)
-        pending.extend(_children(message))
+        pending.extend(find_children(message, fields_reaching(message.DESCRIPTOR, KINDS_WITH_NAMES)))
     found.reverse()
     return found
 
@@ -52,8 +52,10 @@ def find_command_texts(messages: Sequence[Message]) -> frozenset[int]:
     return frozenset(map(id, (*inputs, *(one.with_relations.root for one in inputs if one.HasField("with_relations")))))
 
 
-def _children(message: Message) -> Iterator[Message]:
-    followed = fields_with_names(message.DESCRIPTOR)
+def find_children(message: Message, followed: frozenset[int]) -> Iterator[Message]:
+    """Yield the messages in the fields with the given numbers. All these fields contain messages."""
+    if not followed:
+        return
     for field, value in message.ListFields():
         if field.number not in followed:
             continue
@@ -65,19 +67,24 @@ def _children(message: Message) -> Iterator[Message]:
             yield from value
 
 
-@lru_cache(maxsize=1024)
 def fields_with_names(kind: Descriptor) -> frozenset[int]:
     """Return the numbers of the fields whose messages can contain a name."""
+    return fields_reaching(kind, KINDS_WITH_NAMES)
+
+
+@lru_cache(maxsize=4096)
+def fields_reaching(kind: Descriptor, wanted: frozenset[str]) -> frozenset[int]:
+    """Return the numbers of the fields whose messages can contain, or are, messages of the wanted types."""
     return frozenset(
         field.number
         for field in kind.fields
         if field.message_type is not None
-        and not (is_map(field.message_type) and field.message_type.fields_by_name["value"].message_type is None)
-        and reaches(field.message_type, KINDS_WITH_NAMES)
+        and not is_map_of_scalars(field.message_type)
+        and _reaches(field.message_type, wanted)
     )
 
 
-def reaches(kind: Descriptor, wanted: frozenset[str]) -> bool:
+def _reaches(kind: Descriptor, wanted: frozenset[str]) -> bool:
     """Return whether messages of a type can contain, or are, messages of the wanted types."""
     seen, pending = {kind.full_name}, [kind]
     while pending:
@@ -91,6 +98,6 @@ def reaches(kind: Descriptor, wanted: frozenset[str]) -> bool:
     return False
 
 
-def is_map(kind: Descriptor) -> bool:
-    """Return whether a message type is the entry of a map."""
-    return bool(kind.GetOptions().map_entry)
+def is_map_of_scalars(kind: Descriptor) -> bool:
+    """Return whether a message type is the entry of a map whose values are not messages."""
+    return bool(kind.GetOptions().map_entry) and kind.fields_by_name["value"].message_type is None

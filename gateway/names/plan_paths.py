@@ -7,7 +7,6 @@ Source: [spark-connect-proto].
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
@@ -17,7 +16,7 @@ from pyspark.sql.connect.proto import base_pb2, expressions_pb2, relations_pb2
 from engine.scan_source import FORMAT
 from gateway.authorization.path_fence import UNKNOWN
 from gateway.errors import invalid_request
-from gateway.names.plan_messages import is_map, reaches
+from gateway.names.plan_messages import fields_reaching, find_children, is_map_of_scalars
 from gateway.sql.parameters import NO_PARAMETERS
 from gateway.sql.path_texts import PathText, TextUse, find_name_paths, find_path_texts, may_contain_path, use_of_option
 from gateway.sql_relations import read_parameters
@@ -92,6 +91,7 @@ _MAX_WHOLE_BYTES = 16 * 1024
 _PLAN, _PLAN_COMPRESSED = base_pb2.Plan.DESCRIPTOR, base_pb2.Plan.COMPRESSED_OPERATION_FIELD_NUMBER
 _COMPRESSED = base_pb2.Plan.CompressedOperation.DESCRIPTOR
 _KINDS = frozenset({*PATH_FIELDS, *OPTION_FIELDS, *NAME_FIELDS, *SQL_FIELDS, _RELATION_SQL}) - {_EXPRESSION}
+_KINDS_WITH_EXPRESSIONS = _KINDS | {_EXPRESSION}
 
 
 def find_plan_paths(root: Message, *, with_expressions: bool) -> Iterator[PathText]:
@@ -104,22 +104,14 @@ def find_plan_paths(root: Message, *, with_expressions: bool) -> Iterator[PathTe
         with_expressions: Whether to search SQL texts in expressions too. They can contain a path only if they contain
             a subquery.
     """
+    wanted = _KINDS_WITH_EXPRESSIONS if with_expressions else _KINDS
     pending = [root]
     while pending:
         message = pending.pop()
         kind = message.DESCRIPTOR.full_name
-        if kind in _KINDS or (with_expressions and kind == _EXPRESSION):
+        if kind in wanted:
             yield from _read(message, kind)
-        followed = _fields_to_follow(message.DESCRIPTOR, with_expressions)
-        if not followed:
-            continue
-        for field, value in message.ListFields():
-            if field.number not in followed:
-                continue
-            if isinstance(value, Message):
-                pending.append(value)
-            else:
-                pending.extend(value.values() if isinstance(value, Mapping) else value)
+        pending.extend(find_children(message, fields_reaching(message.DESCRIPTOR, wanted)))
 
 
 def find_encoded_paths(data: bytes, kind: Descriptor, max_fields: int) -> Iterator[PathText]:
@@ -144,16 +136,18 @@ def find_encoded_paths(data: bytes, kind: Descriptor, max_fields: int) -> Iterat
             continue
         fields = read_fields(data, start, end, max_fields=max_fields)
         max_fields -= len(fields)
-        followed = _fields_to_follow(current, True) | ({_PLAN_COMPRESSED} if current is _PLAN else frozenset())
+        followed = fields_reaching(current, _KINDS_WITH_EXPRESSIONS)
+        if current is _PLAN:
+            followed |= {_PLAN_COMPRESSED}
         flat = []
         for field in fields:
             known = current.fields_by_number.get(field.number)
             inner = None if known is None else known.message_type
-            if inner is None or (is_map(inner) and inner.fields_by_name["value"].message_type is None):
+            if inner is None or is_map_of_scalars(inner):
                 flat.append(data[field.tag_start : field.end])
             elif field.wire_type == LENGTH and field.number in followed:
                 pending.append((inner, field.start, field.end))
-        if current.full_name in _KINDS or current.full_name == _EXPRESSION:
+        if current.full_name in _KINDS_WITH_EXPRESSIONS:
             yield from _read_encoded(current, data[start:end], b"".join(flat))
 
 
@@ -208,15 +202,3 @@ def _read_option(key: str, value: str) -> Iterator[PathText]:
             yield PathText(item.strip().strip("\"'").replace("\\/", "/"), TextUse.VALUE)
     if "\\u" in value and use is TextUse.PATH:
         yield PathText(UNKNOWN, TextUse.PATH)
-
-
-@lru_cache(maxsize=2048)
-def _fields_to_follow(kind: Descriptor, with_expressions: bool) -> frozenset[int]:
-    wanted = _KINDS | {_EXPRESSION} if with_expressions else _KINDS
-    return frozenset(
-        field.number
-        for field in kind.fields
-        if field.message_type is not None
-        and not (is_map(field.message_type) and field.message_type.fields_by_name["value"].message_type is None)
-        and reaches(field.message_type, wanted)
-    )

@@ -25,8 +25,8 @@ Source: [architecture "Gateway"], [architecture "Session records, leases and the
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
@@ -278,10 +278,8 @@ class Sessions:
             GatewayError: If the lease has lapsed, or the storage does not respond. The replica retries the update
                 later.
         """
-        with session.log_context():
-            async with self._lock(session.record_name):
-                with self._stop_serving(session, ends=True):
-                    await self._records.end(session, reason, only_if_last=only_if_last)
+        async with self._ending(session):
+            await self._records.end(session, reason, only_if_last=only_if_last)
 
     async def release_and_end(self, session: Session, *, reason: str) -> None:
         """End a session at its backend and then for all replicas.
@@ -292,14 +290,12 @@ class Sessions:
             GatewayError: If the lease has lapsed, or the storage does not respond. The replica retries the update
                 later.
         """
-        with session.log_context():
-            async with self._lock(session.record_name):
-                with self._stop_serving(session, ends=True):
-                    if await self._records.read(session) is None:
-                        log.warning("session_lost", reason="another process ended the session")
-                        return
-                    await release_session(session)
-                    await self._records.end(session, reason)
+        async with self._ending(session):
+            if await self._records.read(session) is None:
+                log.warning("session_lost", reason="another process ended the session")
+                return
+            await release_session(session)
+            await self._records.end(session, reason)
 
     async def discard(self, session: Session, *, reason: str) -> None:
         """End a session that no client has used yet, also at its backend.
@@ -311,11 +307,9 @@ class Sessions:
             GatewayError: If the lease has lapsed, or the storage does not respond. The replica retries the update
                 later.
         """
-        with session.log_context():
-            async with self._lock(session.record_name):
-                with self._stop_serving(session, ends=True):
-                    await release_session(session)
-                    await self._records.end(session, reason)
+        async with self._ending(session):
+            await release_session(session)
+            await self._records.end(session, reason)
 
     async def end_idle(self) -> None:
         """End all sessions that have reached the idle timeout.
@@ -436,6 +430,14 @@ class Sessions:
         """End a session for all replicas, or only leave it if another replica serves it."""
         if await self._records.end(session, reason, only_if_last=True):
             await release_session(session)
+
+    @asynccontextmanager
+    async def _ending(self, session: Session) -> AsyncIterator[None]:
+        """Stop serving a session, and run the block that ends it, without concurrent changes of the session."""
+        with session.log_context():
+            async with self._lock(session.record_name):
+                with self._stop_serving(session, ends=True):
+                    yield
 
     @contextmanager
     def _stop_serving(self, session: Session, *, ends: bool = False) -> Iterator[None]:

@@ -29,6 +29,7 @@ from lodge.authentication_settings import (
 )
 from lodge.errors import SettingError
 from lodge.settings import ServeSettings
+from lodge.tls_settings import CERTIFICATE_METHOD
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -139,7 +140,7 @@ def log_risks(settings: ServeSettings) -> None:
         if settings.allow_unauthenticated:
             _log.warning("unauthenticated_clients_allowed", listen=settings.listen)
         return
-    reads_tokens = any(method.kind != "certificate" for method in settings.authentication)
+    reads_tokens = any(method.kind != CERTIFICATE_METHOD for method in settings.authentication)
     if reads_tokens and settings.tls is None and not _is_loopback(settings.listen):
         _log.warning("tokens_not_encrypted", listen=settings.listen)
     for method in settings.authentication:
@@ -163,7 +164,7 @@ def check_certificate_method(before: ServeSettings, after: ServeSettings) -> Non
 
 def _certificate_use(settings: ServeSettings) -> tuple[bool, bool]:
     kinds = {method.kind for method in settings.authentication}
-    return "certificate" in kinds, kinds == {"certificate"}
+    return CERTIFICATE_METHOD in kinds, kinds == {CERTIFICATE_METHOD}
 
 
 def _is_loopback(listen: str) -> bool:

@@ -3,6 +3,8 @@
 Calls on behalf of a single statement are in :mod:`gateway.backend_session`.
 """
 
+import enum
+
 import grpc
 import structlog
 from grpc import aio
@@ -17,23 +19,36 @@ _RUNNING = {
     base_pb2.GetStatusResponse.OperationStatus.OPERATION_STATE_RUNNING,
     base_pb2.GetStatusResponse.OperationStatus.OPERATION_STATE_TERMINATING,
 }
+_UNREACHABLE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
 
 log = structlog.get_logger(__name__)
 
 
-async def may_run_operations(session: Session) -> bool:
-    """Return whether the backend may be running an operation of the session.
+class Activity(enum.Enum):
+    """What the backend reports about the operations of a session."""
 
-    ====================================================  =========================================================
-    The backend                                           Result
-    ====================================================  =========================================================
-    returns the states of the operations                  Whether an operation is running.
-    does not have the session                             False
-    does not support ``GetStatus``                        False. Otherwise, sessions at old backends would never end.
-                                                          The gateway has not seen a request or an open stream of the
-                                                          session during the idle timeout.
-    returns another error, or does not respond in time    True. Ending the session could end an operation.
-    ====================================================  =========================================================
+    NONE = enum.auto()
+    """No operation is running."""
+    POSSIBLE = enum.auto()
+    """An operation is running, or the backend does not report whether one is running."""
+    UNREACHABLE = enum.auto()
+    """The backend does not respond."""
+
+
+async def find_activity(session: Session) -> Activity:
+    """Ask the backend whether it is running an operation of the session.
+
+    ==============================================  ==================================================================
+    The backend                                     Result
+    ==============================================  ==================================================================
+    returns the states of the operations            ``POSSIBLE`` if an operation is running, otherwise ``NONE``
+    does not have the session                       ``NONE``
+    does not support ``GetStatus``                  ``NONE``. Otherwise, sessions at old backends would never end. The
+                                                    gateway has not seen a request or an open stream of the session
+                                                    during the idle timeout.
+    cannot be reached, or does not respond in time  ``UNREACHABLE``
+    returns another error                           ``POSSIBLE``. Ending the session could end an operation.
+    ==============================================  ==================================================================
     """
     request = base_pb2.GetStatusRequest()
     request.operation_status.SetInParent()
@@ -41,11 +56,11 @@ async def may_run_operations(session: Session) -> bool:
         data = await _call(session, "GetStatus", request)
     except aio.AioRpcError as error:
         if session_gone_condition(error) or error.code() is grpc.StatusCode.UNIMPLEMENTED:
-            return False
+            return Activity.NONE
         log.warning("session_state_unknown", reason=f"{error.code().name}: {error.details()}")
-        return True
+        return Activity.UNREACHABLE if error.code() in _UNREACHABLE else Activity.POSSIBLE
     statuses = base_pb2.GetStatusResponse.FromString(data).operation_statuses
-    return any(status.state in _RUNNING for status in statuses)
+    return Activity.POSSIBLE if any(status.state in _RUNNING for status in statuses) else Activity.NONE
 
 
 async def release_session(session: Session) -> None:

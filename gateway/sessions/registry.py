@@ -37,7 +37,7 @@ from gateway.audit import Audit
 from gateway.backends import Backend, Backends
 from gateway.errors import GatewayError, no_backend, not_impersonated, session_closed
 from gateway.requests import SessionKey
-from gateway.sessions.backend_calls import may_run_operations, release_session
+from gateway.sessions.backend_calls import Activity, find_activity, release_session
 from gateway.sessions.lease_thread import LeaseThread
 from gateway.sessions.loop_monitor import LoopMonitor
 from gateway.sessions.os_users import find_owner
@@ -315,13 +315,29 @@ class Sessions:
         """End all sessions that have reached the idle timeout.
 
         If another replica also serves an idle session, the session does not end. This replica only leaves the session.
+
+        If a backend does not respond, its sessions continue for a second idle timeout, because the backend may still be
+        running their operations. A session is idle for so long only if its backend did not report a running operation
+        in any of the checks since the first idle timeout.
         """
+        idle: dict[Backend, list[Session]] = {}
+        for session in self.all():
+            if session.is_idle(self._idle_timeout_seconds):
+                idle.setdefault(session.backend, []).append(session)
+        await _for_each(idle.values(), self._end_idle_of_backend)
+
+    async def _end_idle_of_backend(self, sessions: Sequence[Session]) -> None:
+        """End the idle sessions of one backend. After one check without a response, the others are not attempted."""
+        is_unreachable = False
 
         async def end(session: Session) -> None:
+            nonlocal is_unreachable
             with session.log_context(), _log_failure():
-                await self._end_if_idle(session)
+                activity = Activity.UNREACHABLE if is_unreachable else await find_activity(session)
+                is_unreachable = activity is Activity.UNREACHABLE
+                await self._end_if_idle(session, activity)
 
-        await _for_each([each for each in self.all() if each.is_idle(self._idle_timeout_seconds)], end)
+        await _for_each(sessions, end)
 
     async def leave_all(self, *, end: bool) -> None:
         """Leave all sessions and delete the lease, because the replica stops.
@@ -417,12 +433,13 @@ class Sessions:
         else:
             await self._records.leave(update.record, session)
 
-    async def _end_if_idle(self, session: Session) -> None:
-        if await may_run_operations(session):
+    async def _end_if_idle(self, session: Session, activity: Activity) -> None:
+        if activity is Activity.POSSIBLE:
             session.last_active_seconds = time.monotonic()
             return
+        timeout_seconds = self._idle_timeout_seconds * (2 if activity is Activity.UNREACHABLE else 1)
         async with self._lock(session.record_name):
-            if session.is_idle(self._idle_timeout_seconds) and self._served.get(session.key) is session:
+            if session.is_idle(timeout_seconds) and self._served.get(session.key) is session:
                 with self._stop_serving(session, ends=True):
                     await self._end_or_leave(session, IDLE)
 

@@ -198,15 +198,20 @@ class _CheckedLeases:
     def renew(self, replica: ReplicaId) -> None:
         process, schedule = self._process, self._process.schedule
         begun = schedule.now
-        if process.loop_stalled_since != self._stalled_since:
-            self._stalled_since, self._renewing_seconds = process.loop_stalled_since, 0.0
+        self._notice_stall()
         is_stalled = process.loop_stalled_until > begun and process.paused_until < self._stalled_since
         if is_stalled and begun - self._stalled_since - self._renewing_seconds > self._limit_seconds:
             self._on_error("a gateway whose event loop stalls", AssertionError("It still renews its lease."))
         try:
             self._leases.renew(replica)
         finally:
-            self._renewing_seconds += schedule.now - begun
+            self._notice_stall()
+            self._renewing_seconds += schedule.now - max(begun, self._stalled_since)
+
+    def _notice_stall(self) -> None:
+        """Start to measure anew if another stall has begun, perhaps during a renewal."""
+        if self._process.loop_stalled_since != self._stalled_since:
+            self._stalled_since, self._renewing_seconds = self._process.loop_stalled_since, 0.0
 
 
 class GatewayProcess:

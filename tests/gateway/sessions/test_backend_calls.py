@@ -17,7 +17,7 @@ from pyspark.sql.connect.proto import base_pb2
 from gateway.backends import Backend
 from gateway.requests import SessionKey
 from gateway.sessions import backend_calls
-from gateway.sessions.backend_calls import may_run_operations
+from gateway.sessions.backend_calls import Activity, find_activity
 from gateway.sessions.session import Session
 from workspace.identifiers import ClientSessionId, Principal
 
@@ -73,8 +73,8 @@ async def answering() -> AsyncIterator[tuple[AnsweringBackend, Session]]:
     [
         ([], False),
         ([State.OPERATION_STATE_SUCCEEDED, State.OPERATION_STATE_FAILED], False),
-        ([State.OPERATION_STATE_SUCCEEDED, State.OPERATION_STATE_RUNNING], True),
-        ([State.OPERATION_STATE_TERMINATING], True),
+        ([State.OPERATION_STATE_SUCCEEDED, State.OPERATION_STATE_RUNNING], Activity.POSSIBLE),
+        ([State.OPERATION_STATE_TERMINATING], Activity.POSSIBLE),
     ],
 )
 async def test_states_of_the_operations_decide(
@@ -82,36 +82,36 @@ async def test_states_of_the_operations_decide(
 ) -> None:
     backend, session = answering
     backend.states = states
-    assert await may_run_operations(session) is runs
+    assert await find_activity(session) is (Activity.POSSIBLE if runs else Activity.NONE)
 
 
 @pytest.mark.parametrize(
-    ("code", "condition", "may_run"),
+    ("code", "condition", "activity"),
     [
-        (grpc.StatusCode.INTERNAL, "INVALID_HANDLE.SESSION_NOT_FOUND", False),
-        (grpc.StatusCode.INTERNAL, "INVALID_HANDLE.SESSION_CLOSED", False),
-        (grpc.StatusCode.UNIMPLEMENTED, "", False),
-        (grpc.StatusCode.INTERNAL, "INTERNAL_ERROR", True),
-        (grpc.StatusCode.UNAUTHENTICATED, "", True),
-        (grpc.StatusCode.PERMISSION_DENIED, "", True),
-        (grpc.StatusCode.UNAVAILABLE, "", True),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, "", True),
+        (grpc.StatusCode.INTERNAL, "INVALID_HANDLE.SESSION_NOT_FOUND", Activity.NONE),
+        (grpc.StatusCode.INTERNAL, "INVALID_HANDLE.SESSION_CLOSED", Activity.NONE),
+        (grpc.StatusCode.UNIMPLEMENTED, "", Activity.NONE),
+        (grpc.StatusCode.INTERNAL, "INTERNAL_ERROR", Activity.POSSIBLE),
+        (grpc.StatusCode.UNAUTHENTICATED, "", Activity.POSSIBLE),
+        (grpc.StatusCode.PERMISSION_DENIED, "", Activity.POSSIBLE),
+        (grpc.StatusCode.UNAVAILABLE, "", Activity.UNREACHABLE),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "", Activity.POSSIBLE),
     ],
 )
 async def test_only_a_missing_session_is_known_to_be_idle(
-    answering: tuple[AnsweringBackend, Session], code: grpc.StatusCode, condition: str, may_run: bool
+    answering: tuple[AnsweringBackend, Session], code: grpc.StatusCode, condition: str, activity: Activity
 ) -> None:
     backend, session = answering
     backend.code, backend.condition = code, condition
     with structlog.testing.capture_logs() as logs:
-        assert await may_run_operations(session) is may_run
-    assert [event["event"] for event in logs] == ["session_state_unknown"] * may_run
+        assert await find_activity(session) is activity
+    assert [event["event"] for event in logs] == ["session_state_unknown"] * (activity is not Activity.NONE)
 
 
-async def test_backend_that_does_not_answer_may_run_operations(
+async def test_backend_that_does_not_answer_is_unreachable(
     answering: tuple[AnsweringBackend, Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend, session = answering
     backend.never_answers = True
     monkeypatch.setattr(backend_calls, "_TIMEOUT_SECONDS", 0.2)
-    assert await may_run_operations(session) is True
+    assert await find_activity(session) is Activity.UNREACHABLE

@@ -58,15 +58,23 @@ class FaultyRecords(FileSessionRecords):
 
 
 class IdleBackend(grpc.GenericRpcHandler):
-    """A backend on which no session has a running operation."""
+    """A backend on which no session has a running operation.
+
+    Attributes:
+        calls: The methods that were called.
+        is_unreachable: Whether it answers all calls like a connection that fails.
+    """
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.is_unreachable = False
 
     def service(self, handler_call_details: Any) -> Any:
         self.calls.append(handler_call_details.method.rpartition("/")[2])
 
         async def answer(request: bytes, context: Any) -> bytes:
+            if self.is_unreachable:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "Connection refused")
             return b""
 
         return grpc.unary_unary_rpc_method_handler(answer)
@@ -88,7 +96,8 @@ class Replica:
 
 
 @pytest_asyncio.fixture
-async def replica(tmp_path: Path) -> AsyncIterator[Replica]:
+async def replica(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Replica]:
+    """A replica. The parameter is the idle timeout of its sessions."""
     locations = FileSessionLocations(tmp_path)
     locations.initialise()
     records = FaultyRecords(tmp_path)
@@ -103,7 +112,7 @@ async def replica(tmp_path: Path) -> AsyncIterator[Replica]:
         replica=OWN,
         storage=storage,
         backends=backends,
-        idle_timeout_seconds=0.0,
+        idle_timeout_seconds=getattr(request, "param", 0.0),
         lease_duration_seconds=LEASE_SECONDS,
     )
     await sessions.renew_lease()
@@ -202,6 +211,22 @@ async def test_guarantee_6_opening_waits_until_the_session_is_left(replica: Repl
     opened = await opening
     [stored] = replica.records.list()
     assert (stored.record.session_uuid, stored.record.holders) == (opened.uuid, {OWN})
+
+
+@pytest.mark.parametrize("replica", [3600.0], indirect=True)
+async def test_sessions_of_unreachable_backend_end_after_second_idle_timeout(replica: Replica) -> None:
+    sessions = [await replica.sessions.open(new_key()) for _ in range(40)]
+    replica.backend.is_unreachable = True
+    for session in sessions:
+        session.last_active_seconds -= 3600.0
+    await replica.sessions.end_idle()
+    assert len(replica.sessions.all()) == 40, "they may have running operations"
+    assert replica.backend.calls.count("GetStatus") < 40, "one check shows that the backend does not respond"
+    for session in sessions:
+        session.last_active_seconds -= 3600.0
+    await replica.sessions.end_idle()
+    assert not replica.sessions.all()
+    assert not replica.records.list()
 
 
 @pytest.mark.parametrize("loses_answers", [False, True])

@@ -1,8 +1,9 @@
 """The cost of authentication and TLS, and what hostile clients cost the others.
 
 - *TLS and JWT*: the latency of a small statement through a gateway with TLS and JSON Web Tokens, compared with a
-  gateway without them in the same run. Both run without an audit log. Everything shares this machine, so the figures
-  include the processor time for TLS in the clients.
+  gateway without them in the same run. Both run without an audit log. Everything shares this machine, so the latency
+  includes the processor time for TLS and tokens in the clients. The benchmark prints the processor time of the gateway
+  and of the clients.
 - *Neighbours*: the latency of a small statement beside clients that never read their results, and beside a client that
   sends 100 MB, compared with the same statement without neighbours. The same neighbours at Spark without Lodge show how
   much of the difference is due to Spark and to the shared machine.
@@ -16,6 +17,7 @@ import os
 import statistics
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -100,14 +102,16 @@ def bench_select_1(plain: Route, secure: Route, clients: int, rounds: int, secon
     sessions = {name: [route.connect() for _ in range(clients)] for name, route in routes.items()}
     latencies: dict[str, list[float]] = {name: [] for name in routes}
     medians: dict[str, list[float]] = {name: [] for name in routes}
-    cpu_seconds = dict.fromkeys(routes, 0.0)
+    gateway_seconds = dict.fromkeys(routes, 0.0)
+    client_seconds = dict.fromkeys(routes, 0.0)
     for each in sessions.values():
         run_statements(each, seconds)  # warm up
 
     def measure(name: str) -> None:
-        started = routes[name].cpu_seconds()
+        started, client_started = routes[name].cpu_seconds(), time.process_time()
         found = run_statements(sessions[name], seconds)
-        cpu_seconds[name] += routes[name].cpu_seconds() - started
+        gateway_seconds[name] += routes[name].cpu_seconds() - started
+        client_seconds[name] += time.process_time() - client_started
         latencies[name] += found
         medians[name].append(statistics.median(found))
 
@@ -116,10 +120,11 @@ def bench_select_1(plain: Route, secure: Route, clients: int, rounds: int, secon
     ratio = statistics.median(b / a for a, b in zip(medians[plain.name], medians[secure.name], strict=True))
     p50 = [percentile(latencies[name], 0.5) * 1e3 for name in routes]
     p99 = [percentile(latencies[name], 0.99) for name in routes]
-    cpu = [cpu_seconds[name] / len(latencies[name]) * 1e3 for name in routes]
+    gateway_cpu = [gateway_seconds[name] / len(latencies[name]) * 1e3 for name in routes]
+    client_cpu = [client_seconds[name] / len(latencies[name]) * 1e3 for name in routes]
     print(
         f"{clients:3} clients       {p50[0]:7.1f} ms   {p50[1]:7.1f} ms   {ratio:5.2f}   {p99[1] / p99[0]:9.2f}"
-        f"   {cpu[0]:6.2f} / {cpu[1]:5.2f} ms   {cpu[1] / cpu[0]:5.2f}",
+        f"   {gateway_cpu[0]:6.2f} / {gateway_cpu[1]:5.2f} ms   {client_cpu[0]:6.2f} / {client_cpu[1]:5.2f} ms",
         flush=True,
     )
     for each in sessions.values():
@@ -219,7 +224,7 @@ def main() -> None:
         gateway = stack.enter_context(run_gateway(spark.address, directory / "plain"))
         plain = Route("Lodge", gateway.address, gateway)
         secure = stack.enter_context(run_secure_gateway(spark.address, directory))
-        print("\nselect 1         p50 Lodge   TLS and JWT   ratio   p99 ratio   gateway CPU/statement   ratio")
+        print("\nselect 1         p50 Lodge   TLS and JWT   ratio   p99 ratio   CPU per statement: gateway   clients")
         for clients in CLIENTS:
             bench_select_1(plain, secure, clients, arguments.rounds, arguments.seconds)
         print("\nselect 1 beside              through      p50 alone  p50 beside   ratio")

@@ -13,6 +13,7 @@ Guarantees:
 """
 
 import asyncio
+import functools
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -34,6 +35,8 @@ _NOT_FORWARDED = re.compile(
 )
 """The metadata keys that may contain credentials, or with which proxies tell who the client is."""
 
+_CACHED_KEYS = 1024
+
 Context = Any
 """``grpc.aio.ServicerContext``, for which grpc does not provide type annotations."""
 
@@ -44,7 +47,12 @@ ResponseObserver = Callable[[bytes], None]
 def request_metadata(context: Context) -> Metadata:
     """Return the metadata of the client's call for the backend, without credentials and claims of an identity."""
     metadata = context.invocation_metadata() or ()
-    return forwardable([item for item in metadata if _NOT_FORWARDED.fullmatch(item[0]) is None])
+    return forwardable([item for item in metadata if _may_be_forwarded(item[0])])
+
+
+@functools.lru_cache(_CACHED_KEYS)
+def _may_be_forwarded(key: str) -> bool:
+    return _NOT_FORWARDED.fullmatch(key) is None
 
 
 def call_arguments(context: Context) -> dict[str, Any]:

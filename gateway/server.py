@@ -195,6 +195,7 @@ class Gateway:
             unauthenticated_allowed=not self._authenticator.is_configured,
             failing_authentication_sources=len(self._authenticator.failing_methods),
             lost_audit_events=self._audit.log.lost_events,
+            certificate_expires_at=self._listener.certificate_expires_at,
         )
 
     async def reload(self, workspaces: Workspaces, authentication: Sequence[Method] | None = None) -> None:

@@ -180,6 +180,11 @@ class Listener:
             ]
         )
 
+    @property
+    def certificate_expires_at(self) -> float | None:
+        """When the certificate expires, in seconds since the epoch. None without TLS."""
+        return None if self._certificates is None else self._certificates.expires_at
+
     async def start(self) -> Addresses:
         """Start listening.
 

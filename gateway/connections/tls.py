@@ -75,6 +75,11 @@ class ServerCertificates:
         self._current = files.read()
         self._rejected = ""
 
+    @property
+    def expires_at(self) -> float:
+        """When the current certificate expires, in seconds since the epoch."""
+        return self._current.pair.expires.timestamp()
+
     def reload(self) -> None:
         """Use the current files for new connections, if they are valid.
 

@@ -4,14 +4,18 @@ import json
 import os
 import subprocess
 import sys
+import urllib.request
 
 import pytest
+from cryptography import x509
 
+from tests.cluster.ports import free_port
 from tests.conftest import end
 from tests.identity.certificates import CertificateAuthority
 
 pytestmark = pytest.mark.slow
 
+EXPIRY_METRIC = "lodge_gateway_certificate_expiry_timestamp_seconds "
 CLIENT = """
 import sys
 from pyspark.sql.connect.session import SparkSession
@@ -56,7 +60,8 @@ def test_pyspark_works_over_tls_while_the_certificate_changes(start_lodge, spark
 
     replace()
     tls = json.dumps({"certificate": str(certificate), "key": str(key)})
-    gateway = start_lodge("--tls", tls, backend=spark_server)
+    metrics = f"127.0.0.1:{free_port()}"
+    gateway = start_lodge("--tls", tls, "--metrics-listen", metrics, backend=spark_server)
     assert gateway.address.endswith("/;use_ssl=true")
     clients = [client(gateway.address, authority.certificate) for _ in range(2)]
     try:
@@ -69,6 +74,10 @@ def test_pyspark_works_over_tls_while_the_certificate_changes(start_lodge, spark
             )
             for each in clients:
                 assert query(each, 10) == 10 * change
+        expires = x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
+        with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as answer:
+            [line] = [line for line in answer.read().decode().splitlines() if line.startswith(EXPIRY_METRIC)]
+        assert float(line.removeprefix(EXPIRY_METRIC)) == expires.timestamp()
         late = client(gateway.address, authority.certificate)
         clients.append(late)
         assert late.stdout.readline() == "connected\n"

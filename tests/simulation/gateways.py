@@ -158,6 +158,8 @@ class Stores:
 class ModelListener:
     """Replaces :class:`gateway.connections.listener.Listener`; opens no port."""
 
+    certificate_expires_at = None
+
     def __init__(self, server: ModelServer) -> None:
         self.server = server
 

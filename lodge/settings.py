@@ -235,7 +235,8 @@ class ServeSettings(ReapSettings):
     )
     session_idle_timeout: setting_types.Duration = Field(
         timedelta(minutes=60),
-        description="A session ends after this time without a request or a running operation. Default: 60m.",
+        description="A session ends after this time without a request or a running operation. If its backend does "
+        "not respond, it ends after twice this time. Default: 60m.",
     )
     reaper: bool = Field(
         default_factory=lambda: "KUBERNETES_SERVICE_HOST" not in os.environ,

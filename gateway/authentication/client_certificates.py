@@ -21,12 +21,14 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gateway.authentication.credentials import Credentials
+from gateway.authentication.file_source import read_file
 from gateway.authentication.identity import Identity
 from gateway.authentication.method import CredentialKind, DeniedError, Naming
 from gateway.authentication.source import Source, SourceError
 
 _MAX_FILE_BYTES = 16 * 1024 * 1024
 _TIMEOUT_SECONDS = 10.0
+_LABEL = "The tls.client_ca file"
 
 
 class CertificateName(Enum):
@@ -95,8 +97,15 @@ class CertificateMethod:
         if authorities is not None:
             self._source = Source(
                 str(authorities),
-                partial(_read_file, authorities),
-                partial(self._update, str(authorities)),
+                partial(
+                    read_file,
+                    authorities,
+                    label=_LABEL,
+                    max_bytes=_MAX_FILE_BYTES,
+                    if_unreadable="Check the path and its permissions.",
+                    if_too_large="Give a file that contains only the certificates of the authorities.",
+                ),
+                partial(self._update, authorities),
                 period_seconds=check_seconds,
                 timeout_seconds=_TIMEOUT_SECONDS,
             )
@@ -131,12 +140,12 @@ class CertificateMethod:
         else:
             await self._source.watch(on_change)
 
-    def _update(self, name: str, content: bytes) -> frozenset[x509.Certificate]:
+    def _update(self, path: Path, content: bytes) -> frozenset[x509.Certificate]:
         """Use the authorities of a file from now on, and return them."""
         try:
             trusted = frozenset(x509.load_pem_x509_certificates(content))
         except ValueError:
-            raise SourceError(f"The file [{name}] contains no valid certificates. Give a file in PEM format.") from None
+            raise SourceError(f"{_LABEL} [{path}] contains no valid certificates. Give a file in PEM format.") from None
         self._withdrawn = (self._withdrawn | self._trusted) - trusted
         self._trusted = trusted
         return trusted
@@ -181,14 +190,6 @@ def _is_issued_by(certificate: x509.Certificate, authorities: Iterable[x509.Cert
                 continue
             return True
     return False
-
-
-def _read_file(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(_MAX_FILE_BYTES)
-    except OSError as error:
-        raise SourceError(f"The file [{path}] cannot be read: {error.strerror}. Check the path.") from None
 
 
 def _names(certificate: x509.Certificate, kind: CertificateName) -> Sequence[str]:

@@ -14,11 +14,12 @@ from typing import Any
 import jwt
 
 from gateway.authentication.credentials import Credentials
+from gateway.authentication.file_source import read_file
 from gateway.authentication.http_source import read_url
 from gateway.authentication.identity import Identity
 from gateway.authentication.jwks import ALGORITHMS, MAX_JWKS_BYTES, KeySet, parse_jwks
 from gateway.authentication.method import CredentialKind, DeniedError, Naming
-from gateway.authentication.source import Source, SourceError
+from gateway.authentication.source import Source
 
 _TIMEOUT_SECONDS = 10.0
 _JWT_PARTS = 3
@@ -81,7 +82,14 @@ class JwtMethod:
         name, jwks = str(settings.jwks), settings.jwks
         self._keys: Source[KeySet] = Source(
             name,
-            partial(_read_file, jwks)
+            partial(
+                read_file,
+                jwks,
+                label="The JWKS file",
+                max_bytes=MAX_JWKS_BYTES,
+                if_unreadable="Check the path and its permissions.",
+                if_too_large="Check the path.",
+            )
             if isinstance(jwks, Path)
             else partial(read_url, jwks, ca_file=settings.ca_file, max_bytes=MAX_JWKS_BYTES),
             partial(parse_jwks, name),
@@ -168,19 +176,6 @@ class JwtMethod:
         if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
             raise DeniedError(f"its claim [{settings.groups_claim}] is not a list of strings")
         return settings.naming.identity(self.kind, principal, groups, float(claims["exp"]) + settings.leeway_seconds)
-
-
-def _read_file(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_JWKS_BYTES + 1)
-    except OSError as error:
-        raise SourceError(
-            f"The JWKS file [{path}] cannot be read: {error.strerror}. Check the path and its permissions."
-        ) from None
-    if len(content) > MAX_JWKS_BYTES:
-        raise SourceError(f"The JWKS file [{path}] has more than {MAX_JWKS_BYTES:,} bytes. Check the path.")
-    return content
 
 
 def _shown(value: object) -> str:

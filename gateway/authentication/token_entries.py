@@ -27,6 +27,7 @@ from typing import Annotated
 import yaml
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
+from gateway.authentication.file_source import read_file
 from gateway.authentication.identity import problem_with_name
 from gateway.authentication.source import SourceError
 
@@ -119,23 +120,23 @@ def read_token_file(path: Path) -> bytes:
     """Return the content of a token file.
 
     Raises:
-        SourceError: If the file cannot be read, or if every user of the host may change it.
+        SourceError: If the file cannot be read, is too large, or can be changed by every user of the host.
     """
-    try:
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_mode & _WRITABLE_BY_ALL:
-                raise SourceError(
-                    f"The token file [{path}] can be changed by every user of this host. Run: chmod o-w {path}"
-                )
-            content = file.read(_MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise SourceError(
-            f"The token file [{path}] cannot be read: {error.strerror}. Create it with: lodge token create --file "
-            f"{path} --principal NAME"
-        ) from None
-    if len(content) > _MAX_FILE_BYTES:
-        raise SourceError(f"The token file [{path}] has more than {_MAX_FILE_BYTES:,} bytes. Remove expired tokens.")
-    return content
+
+    def check(status: os.stat_result) -> None:
+        if status.st_mode & _WRITABLE_BY_ALL:
+            raise SourceError(
+                f"The token file [{path}] can be changed by every user of this host. Run: chmod o-w {path}"
+            )
+
+    return read_file(
+        path,
+        label="The token file",
+        max_bytes=_MAX_FILE_BYTES,
+        if_unreadable=f"Create it with: lodge token create --file {path} --principal NAME",
+        if_too_large="Remove expired tokens.",
+        check=check,
+    )
 
 
 def parse_token_file(path: Path, content: bytes) -> Sequence[TokenEntry]:

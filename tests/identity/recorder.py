@@ -4,18 +4,17 @@ It forwards every call without changes. RPCs that Spark does not have yet are an
 responses. Tests start the server in their own process, and read `Recorder.calls` while it runs.
 """
 
-import asyncio
-import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import grpc
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
+from tests.identity.background_server import BackgroundServer
+
 _KNOWN = frozenset(base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods_by_name)
-_START_SECONDS = 10
 _MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 
 
@@ -38,7 +37,7 @@ class Call:
         return dict(self.metadata)
 
 
-class Recorder:
+class Recorder(BackgroundServer):
     """A context manager that runs the server in a thread of its own.
 
     Args:
@@ -53,25 +52,12 @@ class Recorder:
         self._backend = backend.removeprefix("sc://").rstrip("/")
         self.calls: list[Call] = []
         self.address = ""
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(_START_SECONDS)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(_START_SECONDS)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
     def since(self, position: int) -> list[Call]:
         """Return the calls that arrived after the first ``position`` calls."""
         return self.calls[position:]
 
-    async def _start(self) -> None:
+    async def start(self) -> None:
         options = [
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
@@ -83,7 +69,7 @@ class Recorder:
         self.address = f"sc://127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         await self._server.start()
 
-    async def _stop(self) -> None:
+    async def stop(self) -> None:
         await self._server.stop(None)
         await self._channel.close()
 

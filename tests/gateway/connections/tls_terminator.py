@@ -5,18 +5,16 @@ It decrypts the connections of Lodge and passes the bytes on. It also records th
 
 import asyncio
 import ssl
-import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
 
+from tests.identity.background_server import BackgroundServer
 from tests.identity.certificates import CertificateFiles
 
-_START_SECONDS = 10
 _TLS_HANDSHAKE = b"\x16\x03"
 
 
-class TlsTerminator:
+class TlsTerminator(BackgroundServer):
     """A context manager that runs the server in a thread of its own.
 
     Args:
@@ -42,8 +40,6 @@ class TlsTerminator:
         self.alpn: list[str | None] = []
         self.client_names: list[str] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     @staticmethod
     def _new_context(certificate: CertificateFiles) -> ssl.SSLContext:
@@ -57,24 +53,13 @@ class TlsTerminator:
         """Whether each connection so far began with a TLS handshake, and there was at least one."""
         return bool(self.first_bytes) and all(each.startswith(_TLS_HANDSHAKE) for each in self.first_bytes)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(_START_SECONDS)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(_START_SECONDS)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    async def _start(self) -> None:
+    async def start(self) -> None:
         # The inner server decrypts. The outer one sees the bytes on the wire.
         self._inner = await asyncio.start_server(self._decrypted, "127.0.0.1", 0, ssl=self._context)
         self._outer = await asyncio.start_server(self._encrypted, "127.0.0.1", 0)
         self.address = f"sc://localhost:{self._outer.sockets[0].getsockname()[1]}/;use_ssl=true"
 
-    async def _stop(self) -> None:
+    async def stop(self) -> None:
         self._outer.close()
         self._inner.close()
         for task in tuple(self._tasks):

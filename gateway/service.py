@@ -236,13 +236,13 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return await self._failures.status(failure, failed)
 
     async def _forget(self, key: SessionKey, condition: str) -> None:
-        """End a session that has ended at the backend.
+        """End a session that has ended at the backend, unless a call of the client is releasing it.
 
         If the backend does not know the session, the session may be about to start through another replica. The other
         replica then keeps the session.
         """
         session = self._sessions.find(key)
-        if session is not None:
+        if session is not None and not session.is_being_released:
             await self._operations.end_session(key)
             only_if_last = condition == "INVALID_HANDLE.SESSION_NOT_FOUND"
             await self._sessions.end(session, reason="closed at the backend", only_if_last=only_if_last)
@@ -381,9 +381,15 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
 
     async def _release_session(self, call: "_Call") -> bytes:
         await self._operations.end_session(call.key)
-        response = await self._pass_unary(call)
-        if call.session is not None:
-            await self._sessions.end(call.session, reason="released by the client")
+        session = call.session
+        if session is None:
+            return await self._pass_unary(call)
+        session.is_being_released = True
+        try:
+            response = await self._pass_unary(call)
+            await self._sessions.end(session, reason="released by the client")
+        finally:
+            session.is_being_released = False
         return response
 
     async def _clone_session(self, call: "_Call") -> bytes:

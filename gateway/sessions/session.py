@@ -22,6 +22,7 @@ class Session:
         record_name: The name of the session record.
         lease_epoch: The lease epoch in which the replica last joined the session.
         last_active_seconds: The monotonic time at which the last request of the session ended.
+        is_being_released: Whether a call of the client is releasing the session.
         lock: Held while a statement changes which table a name refers to.
     """
 
@@ -32,6 +33,7 @@ class Session:
         self.record_name = record_name(key.principal, key.client_session_id)
         self.lease_epoch = lease_epoch
         self.last_active_seconds = time.monotonic()
+        self.is_being_released = False
         self.lock = asyncio.Lock()
         self._requests = 0
 

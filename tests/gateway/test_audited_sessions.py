@@ -1,17 +1,27 @@
 """The audit log of a gateway with real clients."""
 
 import json
+import threading
+import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 from pyspark.sql.connect.session import SparkSession
 
+from gateway.error_status import STATUS_DETAILS_KEY
+from gateway.errors import SPARK_SQL_EXCEPTION
+
 SECONDS = 60
+SESSION = str(uuid.UUID(int=13))
 
 
 class AuditedLodge:
@@ -127,6 +137,59 @@ def test_interrupted_statement_is_canceled(audited: AuditedLodge, client: SparkS
     event = find()
     assert event is not None
     assert (event["outcome"], event["condition"]) == ("canceled", "OPERATION_CANCELED")
+
+
+class ReleasingBackend(grpc.GenericRpcHandler):
+    """A backend that answers ``ReleaseSession`` only after the session was used once more, and was closed."""
+
+    def __init__(self) -> None:
+        self.is_released, self.was_used = threading.Event(), threading.Event()
+
+    def service(self, handler_call_details: Any) -> Any:
+        method = handler_call_details.method.rpartition("/")[2]
+
+        def answer(request: bytes, context: grpc.ServicerContext) -> bytes:
+            if method == "ReleaseSession":
+                self.is_released.set()
+                assert self.was_used.wait(SECONDS)
+            elif self.is_released.is_set():
+                info, details = ErrorInfo(reason=SPARK_SQL_EXCEPTION), AnyMessage()
+                info.metadata["errorClass"] = "INVALID_HANDLE.SESSION_CLOSED"
+                details.Pack(info)
+                status = Status(code=grpc.StatusCode.INTERNAL.value[0], details=[details])
+                context.set_trailing_metadata(((STATUS_DETAILS_KEY, status.SerializeToString()),))
+                context.abort(grpc.StatusCode.INTERNAL, "[INVALID_HANDLE.SESSION_CLOSED] The session was closed.")
+            return b""
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+
+def test_session_that_is_released_while_it_is_used_was_released_by_the_client(
+    start_lodge: Any, tmp_path: Path, wait_until: Any
+) -> None:
+    backend = ReleasingBackend()
+    server = grpc.server(ThreadPoolExecutor(4), handlers=(backend,))
+    address = f"sc://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    path = tmp_path / "audit.log"
+    gateway = start_lodge(f"--audit-log={path}", backend=address)
+    context = base_pb2.UserContext(user_id="ada")
+    config = base_pb2.ConfigRequest(session_id=SESSION, user_context=context)
+    config.operation.get_all.SetInParent()
+    with grpc.insecure_channel(gateway.target) as channel:
+        stub = base_pb2_grpc.SparkConnectServiceStub(channel)
+        stub.Config(config, timeout=SECONDS)
+        release = base_pb2.ReleaseSessionRequest(session_id=config.session_id, user_context=context)
+        released = stub.ReleaseSession.future(release, timeout=SECONDS)
+        assert backend.is_released.wait(SECONDS)
+        with pytest.raises(grpc.RpcError, match="SESSION_CLOSED"):
+            stub.Config(config, timeout=SECONDS)
+        backend.was_used.set()
+        released.result()
+    server.stop(None)
+    wait_until(lambda: "session_closed" in path.read_text(), "the end of the session is recorded")
+    [closed] = [each for each in map(json.loads, path.read_text().splitlines()) if each["event"] == "session_closed"]
+    assert closed["reason"] == "released by the client"
 
 
 def test_sessions_are_recorded(audited: AuditedLodge, connect: Any) -> None:

@@ -5,13 +5,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kubernetes.client import ApiClient, CoreV1Api, RbacAuthorizationV1Api
+from kubernetes.client import ApiClient, AuthorizationV1Api, CoreV1Api, RbacAuthorizationV1Api
 
 from tests.cluster.kubeconfig import Server
+from tests.cluster.processes import wait_until
 
 TOKEN_SECONDS = 3600
 REVOKED_SECONDS = 10
 """How long the API server may still accept a revoked token from its cache."""
+
+_GRANT_SECONDS = 30
 
 Rule = Mapping[str, Sequence[str]]
 """A rule as in a Role: ``{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}``."""
@@ -30,6 +33,7 @@ class ServiceAccount:
         self.name = name
         self._core = CoreV1Api(client)
         self._rbac = RbacAuthorizationV1Api(client)
+        self._authorization = AuthorizationV1Api(client)
         path = directory / f"{namespace}-{name}-{secrets.token_hex(4)}"
         self.token_file = path.with_suffix(".token")
         self._token_secret = self._write_token()
@@ -42,14 +46,16 @@ class ServiceAccount:
         return self.token_file.read_text()
 
     def allow(self, *rules: Rule) -> None:
-        """Grant permissions in the account's namespace, in addition to existing ones."""
+        """Grant permissions in the account's namespace, in addition to existing ones, and wait until they apply."""
         role = self._rbac.create_namespaced_role(self.namespace, self._role(rules))
         self._rbac.create_namespaced_role_binding(self.namespace, self._binding("Role", role.metadata.name))
+        self._wait_for(rules, {"namespace": self.namespace})
 
     def allow_everywhere(self, *rules: Rule) -> None:
-        """Grant permissions in all namespaces and for objects without namespace."""
+        """Grant permissions in all namespaces and for objects without namespace, and wait until they apply."""
         role = self._rbac.create_cluster_role(self._role(rules))
         self._rbac.create_cluster_role_binding(self._binding("ClusterRole", role.metadata.name))
+        self._wait_for(rules, {})
 
     def rotate(self) -> None:
         """Replace the token in the file atomically, and revoke the old one.
@@ -65,6 +71,20 @@ class ServiceAccount:
         The API server may accept it for `REVOKED_SECONDS`.
         """
         self._core.delete_namespaced_secret(self._token_secret, self.namespace)
+
+    def _wait_for(self, rules: Sequence[Rule], scope: Mapping[str, str]) -> None:
+        """Wait until the API server, which caches roles, grants all rules."""
+        for rule in rules:
+            attributes = {"group": rule["apiGroups"][0], "resource": rule["resources"][0], "verb": rule["verbs"][0]}
+            if rule.get("resourceNames"):
+                attributes["name"] = rule["resourceNames"][0]
+            user = f"system:serviceaccount:{self.namespace}:{self.name}"
+            review = {"spec": {"user": user, "resourceAttributes": {**attributes, **scope}}}
+            wait_until(
+                lambda review=review: self._authorization.create_subject_access_review(review).status.allowed,
+                f"{user} may {attributes['verb']} {attributes['resource']}",
+                _GRANT_SECONDS,
+            )
 
     def _role(self, rules: Sequence[Rule]) -> Mapping[str, Any]:
         return {"metadata": {"generateName": f"{self.name}-"}, "rules": [dict(rule) for rule in rules]}

@@ -19,7 +19,7 @@ from gateway.tables.recognition import SqlRecognition
 from gateway.wire import count_fields, encode_field
 
 MIB = 1024 * 1024
-STALL_SECONDS = 1.0  # the machine of the tests may be busy; without limits, a stall takes seconds to minutes
+STALL_SECONDS = 5.0  # a third of the default lease; without limits, a stall takes minutes
 METHODS = [method.name for method in base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods]
 Operation = base_pb2.Plan.CompressedOperation
 

@@ -164,5 +164,5 @@ def test_gateway_that_stalls_longer_than_the_limit_loses_its_sessions(
     wait_until(
         lambda: "session_lost" in gateway.log(), "the gateway joins its sessions again, and finds that one ended"
     )
-    assert "unavailable" in gateway.use_session(), "a new session starts"
+    wait_until(lambda: "unavailable" in gateway.use_session(), "the lease is valid again, and a new session starts")
     assert len(gateway.records.list()) == 1

@@ -52,7 +52,7 @@ def open_methods(settings: ServeSettings, opened: Methods | None = None) -> Meth
         in_use = (opened or {}).get(method)
         try:
             methods[method] = in_use if in_use is not None else _open(method, settings)
-        except SourceError as error:
+        except (SourceError, ValueError) as error:  # ValueError: a path contains a NUL character, for example
             raise SettingError(
                 f"The method authentication[{position}] ({method.kind}) cannot be used: {error}"
             ) from None
@@ -150,12 +150,20 @@ def log_risks(settings: ServeSettings) -> None:
                 _log.warning("jwks_not_encrypted", jwks=method.jwks)
 
 
-def check_certificate_method(before: ServeSettings, after: ServeSettings) -> None:
-    """Check that a reload does not change whether the gateway asks clients for certificates.
+def check_method_changes(before: ServeSettings, after: ServeSettings) -> None:
+    """Check that a reload can change the authentication methods.
+
+    A reload must not remove all methods. A configuration file that is empty, because it is being written, would
+    otherwise let every client act as any user.
 
     Raises:
         SettingError: If the change needs a restart.
     """
+    if before.authentication and not after.authentication:
+        raise SettingError(
+            "The setting authentication is missing or empty, so every client could act as any user. Restore the "
+            "setting. To serve clients without authentication, restart Lodge."
+        )
     if _certificate_use(before) != _certificate_use(after):
         raise SettingError(
             "The setting authentication changes how the gateway asks for client certificates. This needs a restart."

@@ -17,10 +17,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import structlog
 
 from gateway.authentication.method import Method
+from gateway.errors import GatewayError
 from lodge.authentication import (
     Methods,
-    check_certificate_method,
     check_listen_address,
+    check_method_changes,
     method_list,
     open_methods,
 )
@@ -73,8 +74,8 @@ class Configuration:
         If the new settings cannot be used, they are logged and the current settings stay in effect.
 
         Args:
-            apply: A function that passes the new workspaces and methods to the gateway. It raises OSError if they
-                cannot be used.
+            apply: A function that passes the new workspaces and methods to the gateway. It raises OSError or
+                GatewayError if they cannot be used.
 
         Returns:
             A description of each change. None if the new settings cannot be used.
@@ -82,7 +83,7 @@ class Configuration:
         try:
             settings, workspaces, methods, ignored = await asyncio.to_thread(self._read)
             await apply(workspaces, method_list(methods))
-        except (LodgeError, OSError) as error:
+        except (LodgeError, GatewayError, OSError, ValueError) as error:
             _log.error("configuration_rejected", reason=str(error))
             return None
         if ignored:
@@ -101,7 +102,7 @@ class Configuration:
         if settings.impersonation:
             check_impersonation(settings, workspaces)
         check_listen_address(settings)
-        check_certificate_method(self.settings, settings)
+        check_method_changes(self.settings, settings)
         return settings, workspaces, open_methods(settings, self.methods), ignored
 
 

@@ -497,6 +497,8 @@ def _read_file(path: Path, model: type[ReapSettings]) -> Mapping[str, Any]:
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise SettingError(f"The configuration file [{path}] is not valid YAML: {reason}.") from None
+    except RecursionError:
+        raise SettingError(f"The configuration file [{path}] is nested too deeply.") from None
     except (AttributeError, TypeError, ValueError):  # the content is a list or a string, or a key is a number
         raise SettingError(
             f"The configuration file [{path}] must be a mapping from settings to values, with lines such as "

@@ -157,6 +157,23 @@ def test_reload_changes_methods_and_keeps_them_if_it_is_refused(serving: Serving
     assert serving.accepts(provider.token("ada"))
 
 
+def test_damaged_configuration_keeps_the_methods_and_the_gateway(serving: Serving) -> None:
+    token = create_token(serving.tokens, "ada")
+    serving.write(f"authentication: [{{kind: tokens, file: {serving.tokens}}}]")
+    serving.start()
+    for content, reason in (
+        ("", "every client could act as any user"),
+        ("admins: [ops", "is not valid YAML"),
+        ("admins: " + "[" * 3000, "nested too deeply"),
+        ('authentication: [{kind: tokens, file: "/tokens\\0"}]', "null byte"),
+    ):
+        serving.config.write_text(content)
+        assert reason in serving.reload("configuration_rejected")["reason"]
+        assert serving.accepts(token)
+        assert not serving.accepts("wrong")
+    assert serving.process.poll() is None
+
+
 @pytest.mark.parametrize(
     ("lines", "options", "problem"),
     [

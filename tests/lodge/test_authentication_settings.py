@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from lodge.authentication import check_certificate_method, check_listen_address, log_risks, method_list, open_methods
+from lodge.authentication import check_listen_address, check_method_changes, log_risks, method_list, open_methods
 from lodge.authentication_settings import CertificateSettings, JwtSettings, KubernetesSettings, TokensSettings
 from lodge.errors import SettingError
 from lodge.settings import ServeSettings
@@ -188,8 +188,16 @@ def test_reload_cannot_change_how_certificates_are_requested() -> None:
     )
     for before, after in ((tokens, both), (both, tokens), (only, both), (both, only)):
         with pytest.raises(SettingError, match="This needs a restart"):
-            check_certificate_method(before, after)
-    check_certificate_method(both, both)
+            check_method_changes(before, after)
+    check_method_changes(both, both)
+
+
+def test_reload_cannot_remove_all_methods() -> None:
+    none, tokens = read(), read("--authentication=[{kind: tokens, file: /a}]")
+    with pytest.raises(SettingError, match="every client could act as any user"):
+        check_method_changes(tokens, none)
+    check_method_changes(none, tokens)
+    check_method_changes(none, none)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from gateway.errors import storage_unavailable
+from lodge.configuration import Configuration
+from lodge.settings import ServeSettings
+from lodge.workspace_settings import workspaces_from
 from tests.fixture_types import Eventually
 from tests.records import a_record
 from workspace.files.roots import home_of
@@ -135,6 +140,18 @@ def test_unusable_settings_are_rejected_as_a_whole(serving: Serving, content: st
     serving.config.write_text(good)
     assert serving.reload("configuration_reloaded")["changed"] == []
     assert serving.process.poll() is None
+
+
+async def test_storage_that_does_not_respond_rejects_the_reload(tmp_path: Path) -> None:
+    settings = ServeSettings(workspace={"dfs.tmp": tmp_path.as_uri()}, backend=("sc://127.0.0.1:1",))
+    configuration = Configuration(settings, workspaces_from(settings), lambda: settings)
+
+    async def fail(*_: object) -> None:
+        raise storage_unavailable("session locations")
+
+    with capture_logs() as logs:
+        assert await configuration.reload(fail) is None
+    assert [line["event"] for line in logs] == ["configuration_rejected"]
 
 
 def test_root_of_another_lodge_is_rejected(serving: Serving) -> None:

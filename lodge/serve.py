@@ -200,9 +200,7 @@ def _admission_limits(settings: ServeSettings) -> AdmissionLimits:
 async def _start(gateway: Gateway) -> AsyncIterator[Addresses]:
     try:
         addresses = await gateway.start()
-    except ListenError as error:
-        raise StartError(f"{error}. Set another address with --listen.") from error
-    except CredentialFileError as error:
+    except (ListenError, CredentialFileError) as error:
         raise StartError(str(error)) from error
     except (GatewayError, RootError) as error:
         reason = f" {error.__cause__}" if error.__cause__ else ""

@@ -192,9 +192,13 @@ class Listener:
             ListenError: If an address is already in use, or is not an address of this host.
         """
         tls, certificate = self._tls, None
-        main = self._add_port(self._listen, tls is not None and tls.requires_client_certificate)
+        main = self._add_port(
+            self._listen, "--listen", require_client_certificate=tls is not None and tls.requires_client_certificate
+        )
         if tls is not None and tls.certificate_listen is not None:
-            certificate = self._add_port(tls.certificate_listen, require_client_certificate=True)
+            certificate = self._add_port(
+                tls.certificate_listen, "tls.client_certificate_listen", require_client_certificate=True
+            )
         await self.server.start()
         return Addresses(main, certificate, tls is not None)
 
@@ -203,7 +207,7 @@ class Listener:
         if self._certificates is not None:
             await asyncio.to_thread(self._certificates.reload)
 
-    def _add_port(self, address: str, require_client_certificate: bool) -> str:
+    def _add_port(self, address: str, setting: str, *, require_client_certificate: bool) -> str:
         host, _, _ = address.rpartition(":")
         try:
             if self._certificates is None:
@@ -213,7 +217,10 @@ class Listener:
                 self._credentials.append(credentials)
                 port = self.server.add_secure_port(address, credentials)
         except RuntimeError as error:
-            raise ListenError(f"Cannot listen on [{address}]: {error}") from error
+            raise ListenError(
+                f"Cannot listen on [{address}]: the port may be in use, or the host may not be an address of this "
+                f"machine. Set another address with {setting}."
+            ) from error
         return f"{host}:{port}"
 
 

@@ -125,7 +125,9 @@ def read_authorities(setting: str, path: Path) -> bytes:
     if all(certificate.not_valid_after_utc <= datetime.now(UTC) for certificate in certificates):
         last = max(certificate.not_valid_after_utc for certificate in certificates)
         raise CredentialFileError(
-            setting, path, f"all its certificates have expired, the last one at {last.isoformat()}. Give valid ones."
+            setting,
+            path,
+            f"all its certificates have expired, the last one at {last.isoformat()}. Give valid certificates.",
         )
     return content
 

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from grpc import aio
 
 from gateway.connections.credential_files import CredentialFileError
-from gateway.connections.listener import ServerTls
+from gateway.connections.listener import ListenError, ServerTls
 from gateway.connections.tls import TlsFiles
 from tests.gateway.connections.echo import SECONDS, STREAM, call, client, listening, serial_number, until
 from tests.identity.certificates import DAY, CertificateAuthority, CertificateFiles
@@ -305,6 +305,20 @@ async def test_port_that_requires_certificates_refuses_other_clients(mounted: Mo
                 with pytest.raises(aio.AioRpcError) as refused:
                     await call(other)
                 assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_error_for_an_address_in_use_names_the_setting(mounted: Mounted, tmp_path: Path) -> None:
+    ca = CertificateAuthority(tmp_path, "Clients").certificate
+    files = TlsFiles(mounted.files.certificate, mounted.files.key, ca)
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        address = f"127.0.0.1:{used.getsockname()[1]}"
+        with pytest.raises(ListenError) as refused:
+            async with listening(ServerTls(files, certificate_listen=address)):
+                pass
+    assert str(refused.value) == (
+        f"Cannot listen on [{address}]: the port may be in use, or the host may not be an address of this machine. "
+        "Set another address with tls.client_certificate_listen."
+    )
 
 
 async def test_change_of_the_client_ca_takes_effect_for_new_connections(mounted: Mounted, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ OTHER_LOGINS = "further failed logins"
 """The reason of an event about failed logins of many network addresses."""
 
 GATEWAY = "gateway"
-"""The actor of what a gateway does on its own."""
+"""The value of the field ``by`` if the gateway itself causes an event."""
 
 
 class Caller(NamedTuple):
@@ -114,7 +114,7 @@ class Audit:
     """Writes the audit events of a gateway.
 
     Args:
-        log: The audit log. By default, events are written nowhere.
+        log: The audit log. By default, no events are written.
 
     Attributes:
         replica: The name of the replica, which is part of all events.
@@ -150,7 +150,7 @@ class Audit:
         Args:
             reason: Why the client was not authenticated. The text must not contain a token.
             peer: The network address of the client.
-            kinds: The kinds of the authentication methods that were tried.
+            kinds: The kinds of the configured authentication methods.
         """
         if self.log.is_enabled:
             self._logins.add((_host(peer), reason), _Login(reason, peer, tuple(sorted(kinds))))
@@ -227,7 +227,7 @@ class Audit:
         """Record that a client may not access a table, a file or another object.
 
         Args:
-            target: The kind of the object, such as ``table``, ``file`` or ``session``.
+            target: The kind of the object: ``table`` or ``file``.
             name: The name or the path of the object.
             reason: Why the access was refused.
         """

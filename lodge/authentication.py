@@ -38,7 +38,9 @@ Methods = Mapping[Any, Method]
 
 
 def open_methods(settings: ServeSettings, opened: Methods | None = None) -> Methods:
-    """Return the authentication methods of the settings. The function reads files and contacts servers.
+    """Return the authentication methods of the settings.
+
+    The function reads files and contacts servers.
 
     Args:
         settings: The settings.
@@ -48,13 +50,13 @@ def open_methods(settings: ServeSettings, opened: Methods | None = None) -> Meth
         SettingError: If a method cannot be used.
     """
     methods: dict[Any, Method] = {}
-    for position, method in enumerate(settings.authentication):
+    for position, method in enumerate(settings.authentication, start=1):
         in_use = (opened or {}).get(method)
         try:
             methods[method] = in_use if in_use is not None else _open(method, settings)
         except (SourceError, ValueError) as error:  # ValueError: a path contains a NUL character, for example
             raise SettingError(
-                f"The method authentication[{position}] ({method.kind}) cannot be used: {error}"
+                f"Method {position} ({method.kind}) of the setting authentication cannot be used: {error}"
             ) from None
     return methods
 
@@ -176,7 +178,10 @@ def _certificate_use(settings: ServeSettings) -> tuple[bool, bool]:
 
 
 def _is_loopback(listen: str) -> bool:
-    """Return whether an address can be reached only from this host. All addresses of a host name count."""
+    """Return whether an address can be reached only from this host.
+
+    A host name must have only loopback addresses.
+    """
     host = urlsplit(f"//{listen}").hostname or ""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)

@@ -66,7 +66,7 @@ class Authenticator:
 
     Args:
         methods: The methods, in the order in which they are tried.
-        audit: The audit events of the gateway. By default, they are written nowhere.
+        audit: The audit events of the gateway. By default, no events are written.
         count_denial: Counts a failed authentication for the metrics, by the kind of the method and the problem.
     """
 

@@ -46,7 +46,7 @@ class Failure(NamedTuple):
         problem: Why the client was not authenticated.
         peer: The network address of the client.
         answers: The answer of each method. It contains no token.
-        kinds: The kinds of the methods that were tried.
+        kinds: The kinds of the configured methods.
         kind: The kind of the method that decided. Empty if no method did.
     """
 

@@ -22,8 +22,8 @@ class DeniedError(Exception):
 
     Attributes:
         reason: Why the credentials are refused, for the log. It never contains a token.
-        is_expired: Whether the credentials were valid and have expired. The error of the client contains this.
-        is_final: Whether the credentials can only be for this method, so that no further method is tried.
+        is_expired: Whether the credentials were valid and have expired. The client's error then says so.
+        is_final: Whether only this method can decide about the credentials, so that no further method is tried.
     """
 
     def __init__(self, reason: str, *, is_expired: bool = False, is_final: bool = True) -> None:

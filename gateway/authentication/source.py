@@ -145,7 +145,7 @@ class Source(Generic[_Value]):
         try:
             content, value = await self._pool.run_or_abandon(self._load, self._content)
         except (SourceError, GatewayError) as error:
-            self._report(str(error) if isinstance(error, SourceError) else f"[{self._name}] did not respond in time.")
+            self._report(str(error) if isinstance(error, SourceError) else _silence(self._name))
             return
         finally:
             self._refreshing = None
@@ -165,3 +165,7 @@ class Source(Generic[_Value]):
         if self._reported_at is None or now - self._reported_at >= _SECONDS_BETWEEN_REPORTS:
             self._reported_at = now
             log.error("authentication_source_failed", source=self._name, reason=reason)
+
+
+def _silence(name: str) -> str:
+    return f"The source [{name}] did not respond in time. Check the server, or the file system that contains the file."

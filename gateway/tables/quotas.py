@@ -94,5 +94,5 @@ def _limit_reached(quota: str) -> GatewayError:
     return GatewayError(
         "LODGE_LIMIT_REACHED",
         "53400",
-        f"{quota}. Drop tables that you no longer need, or ask the administrator for a higher limit.",
+        f"{quota}. Drop tables that you no longer need, or ask the operator for a higher limit.",
     )

@@ -180,7 +180,7 @@ def test_damaged_configuration_keeps_the_methods_and_the_gateway(serving: Servin
         (
             ("authentication: [{kind: tokens, file: /none}]",),
             (),
-            r"authentication\[0\] \(tokens\) cannot be used: .*/none",
+            r"Method 1 \(tokens\) of the setting authentication cannot be used: .*/none",
         ),
         (
             (),

@@ -134,14 +134,16 @@ def test_certificate_method_needs_client_ca() -> None:
     ],
 )
 def test_source_that_cannot_be_used_stops_the_start(entry: str, problem: str) -> None:
-    with pytest.raises(SettingError, match=rf"The method authentication\[0\] \(\w+\) {problem}"):
+    with pytest.raises(SettingError, match=rf"Method 1 \(\w+\) of the setting authentication {problem}"):
         open_methods(methods(entry))
 
 
 def test_kubernetes_needs_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     settings = read("--authentication=[{kind: kubernetes, audiences: [a]}]", "--kubeconfig=missing")
-    with pytest.raises(SettingError, match=r"The method authentication\[0\] \(kubernetes\) cannot be used: .*missing"):
+    with pytest.raises(
+        SettingError, match=r"Method 1 \(kubernetes\) of the setting authentication cannot be used: .*missing"
+    ):
         open_methods(settings)
 
 

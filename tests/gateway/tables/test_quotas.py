@@ -3,7 +3,7 @@
 import pytest
 
 REACHED = ("LODGE_LIMIT_REACHED", "53400")
-WAY_OUT = "Drop tables that you no longer need, or ask the administrator for a higher limit."
+WAY_OUT = "Drop tables that you no longer need, or ask the operator for a higher limit."
 
 
 @pytest.fixture(scope="module")

@@ -338,8 +338,8 @@ class ServeSettings(ReapSettings):
     )
     failed_logins_per_minute: Count = Field(
         60,
-        description="The number of failed logins from one network address in one minute, above which replies to "
-        "failed logins are delayed. Default: 60.",
+        description="The number of failed logins from one network address in one minute, above which further "
+        "logins from this address are delayed. Default: 60.",
     )
     request_timeout: setting_types.Duration = Field(
         timedelta(seconds=60),
@@ -354,7 +354,9 @@ class ServeSettings(ReapSettings):
         description="Make the OS user with the name of the principal the owner of the principal's session locations. "
         "Each principal needs a --principal-backend that runs as this user. Lodge must run as root. Default: no.",
     )
-    log_query_text: bool = Field(False, description="Include the text of statements in the log. Default: no.")
+    log_query_text: bool = Field(
+        False, description="Include the text of statements in the log and in the audit log. Default: no."
+    )
     max_message_bytes: MessageSize = Field(
         ByteSize(128 * _MIB),
         description="The maximum size of a message that the gateway accepts, such as 64MiB. Default: 128MiB.",

@@ -2,10 +2,13 @@
 
 Guarantees:
 
-1. A token is printed once, on standard output, and is stored nowhere. The file contains its hash.
+1. A token is printed once, on standard output, and is stored nowhere. The file contains its hash. A token that cannot
+   be printed is removed from the file.
 2. The file is replaced atomically, so a gateway reads either the old or the new content. A new file can be read only by
    its owner. An existing file keeps its owner and mode.
-3. Commands that change the same file at the same time wait for each other, so no change is lost.
+3. Commands that change the same file at the same time wait for each other, so no change is lost. A command that is
+   killed leaves at most one other file, ``.NAME.new``, which the next command replaces.
+4. A file that a gateway could not read is never written.
 
 Not guaranteed: Comments in the file are lost.
 """
@@ -14,9 +17,8 @@ import argparse
 import fcntl
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,7 +73,7 @@ def run_token_command(arguments: argparse.Namespace) -> None:
 
 
 def _create(arguments: argparse.Namespace) -> None:
-    from gateway.authentication.token_entries import new_token  # noqa: PLC0415 - slow to load
+    from gateway.authentication.token_entries import add_entry, new_token  # noqa: PLC0415 - slow to load
 
     now = datetime.now(UTC).replace(microsecond=0)
     try:
@@ -82,10 +84,20 @@ def _create(arguments: argparse.Namespace) -> None:
     except ValueError as error:
         raise SettingError(f"{error} Set another name with --principal or --group.") from None
     with _changing(arguments.file, create=True) as entries:
-        entries.append(entry)
+        entries[:] = add_entry(entries, entry)
+        entry = entries[-1]
     until = "It does not expire." if expires is None else f"It expires at {_moment(expires)}."
     print(f"Created the token [{entry.id}] of principal [{entry.principal}]. {until}", file=sys.stderr)
-    print(token, flush=True)
+    try:
+        print(token, flush=True)
+    except OSError as error:
+        with suppress(OSError):
+            sys.stdout.close()  # otherwise Python tries again to write the token when it exits
+        with _changing(arguments.file, create=False) as entries:
+            entries[:] = [each for each in entries if each.id != entry.id]
+        raise TokenError(
+            f"The token [{entry.id}] cannot be printed: {error.strerror}. Therefore it has been revoked."
+        ) from None
 
 
 def _list(arguments: argparse.Namespace) -> None:
@@ -142,7 +154,11 @@ def _changing(file: Path, *, create: bool) -> Iterator[list["TokenEntry"]]:
         entries = list(_read(path))
         yield entries
         try:
-            _replace(path, render_token_file(entries), os.fstat(descriptor))
+            content = render_token_file(entries)
+        except ValueError as error:
+            raise TokenError(f"The token file [{file}] cannot be changed: {error}. Revoke some tokens first.") from None
+        try:
+            _replace(path, content, os.fstat(descriptor))
         except OSError as error:
             raise TokenError(
                 f"The token file [{file}] cannot be changed: {error.strerror}. Check the permissions of its directory."
@@ -172,8 +188,9 @@ def _lock(path: Path, *, create: bool) -> int:
 
 def _replace(path: Path, content: bytes, previous: os.stat_result) -> None:
     """Replace a file atomically. The new file has the owner and mode of the previous one."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    new = Path(name)
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)  # a command that was killed may have left it
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _NEW_FILE_MODE)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

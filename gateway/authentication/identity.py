@@ -16,7 +16,7 @@ from workspace.identifiers import Principal
 
 GROUP_PREFIX = "group:"
 MAX_NAME_BYTES = 1024
-_FORBIDDEN_CATEGORIES = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_FORBIDDEN_CATEGORIES = frozenset({"Cc", "Cs", "Zl", "Zp"})  # none of their characters is printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def problem_with_name(name: str) -> str | None:
     """Return why a string cannot be the name of a principal or a group, or None if it can."""
     if not name:
         return "it is empty"
-    if any(unicodedata.category(character) in _FORBIDDEN_CATEGORIES for character in name):
+    if not name.isprintable() and any(unicodedata.category(character) in _FORBIDDEN_CATEGORIES for character in name):
         return "it contains a control character or a line separator"
     if len(name.encode()) > MAX_NAME_BYTES:
         return f"it has more than {MAX_NAME_BYTES:,} bytes"

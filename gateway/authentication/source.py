@@ -77,6 +77,7 @@ class Source(Generic[_Value]):
         )
         self._on_change: Callable[[], None] = _ignore_change
         self._refreshing: asyncio.Task[None] | None = None
+        self._refused: tuple[bytes, str] | None = None
         self._content = read()
         self._value = parse(self._content)
         self._valid_at = self._attempted_at = time.monotonic()
@@ -156,9 +157,21 @@ class Source(Generic[_Value]):
             self._on_change()
 
     def _load(self, known: bytes) -> tuple[bytes, _Value | None]:
-        """Return the content, and its value if the content has changed."""
+        """Return the content, and its value if the content has changed.
+
+        Content that was refused is not parsed again, because this can take seconds of processor time.
+        """
         content = self._read()
-        return content, None if content == known else self._parse(content)
+        if content == known:
+            self._refused = None
+            return content, None
+        if self._refused is not None and self._refused[0] == content:
+            raise SourceError(self._refused[1])
+        try:
+            return content, self._parse(content)
+        except SourceError as error:
+            self._refused = content, str(error)
+            raise
 
     def _report(self, reason: str) -> None:
         now = time.monotonic()

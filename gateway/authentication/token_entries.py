@@ -18,11 +18,12 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import yaml
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictStr, ValidationError
@@ -35,9 +36,13 @@ TOKEN_PREFIX = "lodge_"  # noqa: S105 - not a secret
 _RANDOM_BYTES = 32
 _TOKEN = re.compile(rf"{TOKEN_PREFIX}[A-Za-z0-9_-]{{43}}")
 _ID_BYTES = 4
-_MAX_FILE_BYTES = 16 * 1024 * 1024
+_MAX_FILE_BYTES = 32 * 1024 * 1024  # more than 100,000 tokens
 _MAX_DEPTH = 8
 _WRITABLE_BY_ALL = 0o002
+_SIMPLE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
+_NO_WRAP = 2**31 - 1
+_STRING_TAG = "tag:yaml.org,2002:str"
+_RESOLVER = yaml.resolver.Resolver()
 _HEADER = "# Tokens of Lodge. `lodge token` changes this file. It does not keep comments.\n"
 
 
@@ -150,8 +155,7 @@ def parse_token_file(path: Path, content: bytes) -> Sequence[TokenEntry]:
         SourceError: If the content is not valid.
     """
     try:
-        _check_structure(content)
-        document = yaml.load(content, yaml.CSafeLoader)
+        document = _load(content)
         entries = _File.model_validate({} if document is None else document).tokens
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -172,39 +176,103 @@ def parse_token_file(path: Path, content: bytes) -> Sequence[TokenEntry]:
     ]
 
 
+def add_entry(entries: Sequence[TokenEntry], entry: TokenEntry) -> Sequence[TokenEntry]:
+    """Return the entries with another one. It gets another id if its id is already used."""
+    used = {each.id for each in entries}
+    while entry.id in used:
+        entry = replace(entry, id=secrets.token_hex(_ID_BYTES))
+    return (*entries, entry)
+
+
 def render_token_file(entries: Sequence[TokenEntry]) -> bytes:
-    """Return the content of a token file with the given entries."""
-    tokens = [
-        {
-            "id": entry.id,
-            "sha256": entry.digest.hex(),
-            "principal": entry.principal,
-            **({"groups": list(entry.groups)} if entry.groups else {}),
-            **({"created": _timestamp(entry.created)} if entry.created else {}),
-            **({"expires": _timestamp(entry.expires)} if entry.expires else {}),
-        }
-        for entry in entries
+    """Return the content of a token file with the given entries.
+
+    Raises:
+        ValueError: If the file would be too large to be read.
+    """
+    listed = "".join(map(_render, entries))
+    content = f"{_HEADER}tokens:\n{listed}".encode() if entries else f"{_HEADER}tokens: []\n".encode()
+    if len(content) > _MAX_FILE_BYTES:
+        raise ValueError(f"it would have more than {_MAX_FILE_BYTES:,} bytes")
+    return content
+
+
+def _render(entry: TokenEntry) -> str:
+    """Return an entry as YAML. PyYAML's own emitter needs seconds for ten thousand entries."""
+    lines = [f"id: {_text(entry.id)}", f"sha256: {_text(entry.digest.hex())}", f"principal: {_text(entry.principal)}"]
+    if entry.groups:
+        lines.append(f"groups: [{', '.join(map(_text, entry.groups))}]")
+    if entry.created:
+        lines.append(f"created: '{_timestamp(entry.created)}'")
+    if entry.expires:
+        lines.append(f"expires: '{_timestamp(entry.expires)}'")
+    return "- " + "\n  ".join(lines) + "\n"
+
+
+def _text(value: str) -> str:
+    """Return a string as YAML, in quotes if it needs them."""
+    if _SIMPLE.fullmatch(value) and isinstance(_plain_scalar(value), str):
+        return value
+    return yaml.dump([value], Dumper=yaml.CSafeDumper, allow_unicode=True, default_flow_style=True, width=_NO_WRAP)[
+        1:-2
     ]
-    return (_HEADER + yaml.safe_dump({"tokens": tokens}, sort_keys=False, allow_unicode=True)).encode()
 
 
-def _check_structure(content: bytes) -> None:
-    """Refuse structures that would exhaust the stack or the memory while they are loaded.
+def _load(content: bytes) -> object:
+    """Return the document in a token file.
+
+    PyYAML's own loader needs seconds for ten thousand tokens, so this function builds the document from the events of
+    the parser. It refuses structures that would exhaust the stack or the memory.
 
     Raises:
         yaml.YAMLError: If the content is not YAML.
-        ValueError: If the content contains aliases, or is nested too deeply.
+        ValueError: If the content contains aliases, tags or several documents, or is nested too deeply.
     """
-    depth = 0
+    documents: list[Any] = []
+    open_collections = [documents]
     for event in yaml.parse(content, yaml.CSafeLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise ValueError("the file contains aliases")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
+        if isinstance(event, yaml.ScalarEvent):
+            open_collections[-1].append(_scalar(event))
+        elif isinstance(event, yaml.CollectionStartEvent):
+            if event.tag is not None:
+                raise ValueError("the file contains tags")
+            open_collections.append([])
+            if len(open_collections) > _MAX_DEPTH + 1:
+                raise ValueError("the file is nested too deeply")
         elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > _MAX_DEPTH:
-            raise ValueError("the file is nested too deeply")
+            items = open_collections.pop()
+            is_mapping = isinstance(event, yaml.MappingEndEvent)
+            open_collections[-1].append(_mapping(items) if is_mapping else items)
+        elif isinstance(event, yaml.AliasEvent):
+            raise ValueError("the file contains aliases")
+    if len(documents) > 1:
+        raise ValueError("the file contains several documents")
+    return documents[0] if documents else None
+
+
+def _mapping(items: Sequence[Any]) -> Mapping[str, Any]:
+    keys = items[::2]
+    if not all(isinstance(key, str) for key in keys):
+        raise ValueError("a key is not a string")
+    return dict(zip(keys, items[1::2], strict=True))
+
+
+def _scalar(event: yaml.ScalarEvent) -> object:
+    is_plain, is_quoted = event.implicit
+    if is_plain:
+        return _plain_scalar(event.value)
+    if is_quoted:
+        return event.value
+    raise ValueError("the file contains tags")
+
+
+@lru_cache
+def _plain_scalar(value: str) -> object:
+    """Return the value of a scalar without quotes, such as a number, a timestamp or a string."""
+    tag: str = _RESOLVER.resolve(yaml.ScalarNode, value, (True, False))  # type: ignore[no-untyped-call]  # of its stubs
+    if tag == _STRING_TAG:
+        return value
+    return yaml.load(value, yaml.CSafeLoader)
 
 
 _ADVICE = "Restore the file, or create tokens with: lodge token create"

@@ -21,7 +21,7 @@ from gateway.authentication.token_entries import (
     read_token_file,
 )
 
-_TIMEOUT_SECONDS = 10.0
+_TIMEOUT_SECONDS = 60.0  # a file with 100,000 tokens takes several seconds
 
 
 class TokenFileMethod:

@@ -2,6 +2,9 @@
 
 import os
 import re
+import resource
+import secrets
+import signal
 import stat
 import subprocess
 import sys
@@ -11,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.authentication import token_entries
 from gateway.authentication.token_entries import digest_of, is_lodge_token, parse_token_file
 from lodge.cli import main
 
@@ -80,6 +84,69 @@ def test_concurrent_commands_lose_no_token(file: Path) -> None:
     entries = parse_token_file(file, file.read_bytes())
     assert {entry.digest for entry in entries} == {digest_of(token) for token in tokens}
     assert [path.name for path in file.parent.iterdir()] == [file.name], "no temporary file is left"
+
+
+def test_new_token_has_an_id_of_its_own(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = iter(["00000000", "00000000", "00000001"])
+    monkeypatch.setattr(secrets, "token_hex", lambda _: next(ids))
+    create(file, "ada")
+    create(file, "bob")
+    assert [entry.id for entry in parse_token_file(file, file.read_bytes())] == ["00000000", "00000001"]
+
+
+def test_file_too_large_for_gateways_is_not_written(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create(file, "ada")
+    before = file.read_bytes()
+    monkeypatch.setattr(token_entries, "_MAX_FILE_BYTES", len(before) + 10)
+    assert create(file, "bob") == 1
+    assert "Revoke some tokens first" in capsys.readouterr().err
+    assert file.read_bytes() == before
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_token_that_cannot_be_printed_is_revoked(file: Path) -> None:
+    create(file, "ada")
+    command = [sys.executable, "-m", "lodge", "token", "create", f"--file={file}", "--principal=bob"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "cannot be printed: No space left on device. Therefore it has been revoked." in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [entry.principal for entry in parse_token_file(file, file.read_bytes())] == ["ada"]
+
+
+def test_full_disk_changes_nothing(file: Path) -> None:
+    create(file, "ada")
+    before = file.read_bytes()
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, len(before) + 10))
+
+    command = [sys.executable, "-m", "lodge", "token", "create", f"--file={file}", "--principal=bob"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=limit)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "cannot be changed: File too large" in done.stderr
+    assert file.read_bytes() == before
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_killed_command_leaves_nothing_after_the_next_one(file: Path) -> None:
+    create(file, "ada")
+    command = [sys.executable, "-c", _KILLED_BEFORE_REPLACE, f"--file={file}"]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert [entry.principal for entry in parse_token_file(file, file.read_bytes())] == ["ada"]
+    create(file, "bob")
+    assert list(file.parent.iterdir()) == [file]
+
+
+_KILLED_BEFORE_REPLACE = """
+import os, pathlib, signal, sys
+from lodge.cli import main
+pathlib.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+main(["token", "create", "--principal=eve", sys.argv[1]])
+"""
 
 
 def test_list_shows_entries_without_secrets(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

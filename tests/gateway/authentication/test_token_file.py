@@ -170,6 +170,12 @@ def entry_with(**changes: str) -> str:
         ("a: " + "[" * 100_000, "is not valid"),
         ("a: " + "[" * 9 + "]" * 9, "is not valid"),
         ("a: &a [1]\ntokens: [*a, *a]", "is not valid"),
+        ("tokens: []\n---\ntokens: []", "is not valid"),
+        ("tokens: !!seq []", "is not valid"),
+        ("tokens: []\n<<: {tokens: []}", "is not valid"),
+        ("tokens: []\n1: 2", "is not valid"),
+        ("? [a]\n: 1", "is not valid"),
+        (entry_with(principal="!!str SECRET"), "is not valid"),
         (entry_with(id="''"), "tokens, entry 1, id: "),
         (entry_with(sha256="SECRET"), "tokens, entry 1, sha256: "),
         (entry_with(principal="''"), "tokens, entry 1, principal: Value error, it is empty"),
@@ -199,6 +205,44 @@ def test_empty_file_contains_no_tokens() -> None:
 def test_file_round_trips() -> None:
     entries = [issue("zoë", groups=["a b", "group:x"], expires=NOW)[1], issue()[1]]
     assert parse_token_file(Path("f"), render_token_file(entries)) == entries
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "a: b",
+            "- x",
+            "'",
+            '"',
+            "#",
+            "a #b",
+            "yes",
+            "null",
+            "~",
+            "1e5",
+            "0x1",
+            "12",
+            "1.5",
+            "2026-01-01",
+            "=",
+            "<<",
+            "-",
+        ),
+        *(" a ", "a,b]", "{x", "*a", "&a", "!x", "!!str x", "|", ">", "%", "@a", "`", "\\", "é", "e\u0301", "😀"),
+        *("\u200b", "\u202e", "\ufeff", "\ufffe", "\u00a0", "a" * 1024, "a b " * 256, "group:x", "ops\u3000"),
+    ],
+)
+def test_every_name_round_trips(name: str) -> None:
+    entry = issue(name, groups=[name, "x"])[1]
+    assert parse_token_file(Path("f"), render_token_file([entry])) == [entry]
+
+
+def test_file_with_many_tokens_is_read_and_written_quickly() -> None:
+    entries = [TokenEntry(f"{n:08x}", n.to_bytes(32), f"user-{n}@example.com", ("g",), NOW, NOW) for n in range(10_000)]
+    started = time.process_time()
+    assert parse_token_file(Path("f"), render_token_file(entries)) == entries
+    assert time.process_time() - started < 2.5
 
 
 def test_missing_file_names_the_command_that_creates_it(file: Path) -> None:

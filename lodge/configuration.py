@@ -56,7 +56,9 @@ class Configuration:
         self._read_settings = read_settings
 
     def open_authentication(self) -> None:
-        """Create the authentication methods at the start. The function reads files and contacts servers.
+        """Create the authentication methods at the start.
+
+        The method reads files and contacts servers.
 
         Raises:
             SettingError: If a method cannot be used, or if a method is missing.

@@ -13,15 +13,16 @@
 
 import argparse
 import contextlib
+import multiprocessing
 import os
 import statistics
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import grpc
@@ -157,26 +158,30 @@ def stalled_readers(route: Route) -> Iterator[None]:
             call.cancel()
 
 
-@contextlib.contextmanager
-def huge_sender(route: Route) -> Iterator[None]:
-    """Run a client that sends requests of 100 MB, one after the other."""
+def _send_huge_requests(route: Route, is_first_sent: Event) -> None:
     request = _request()
     request.plan.root.local_relation.data = bytes(HUGE_BYTES)
-    stop = threading.Event()
+    stub = route.stub()
+    while True:
+        with contextlib.suppress(grpc.RpcError):  # Spark refuses the content
+            list(stub.ExecutePlan(request, metadata=route.metadata, timeout=CALL_SECONDS))
+        is_first_sent.set()
 
-    def send() -> None:
-        stub = route.stub()
-        while not stop.is_set():
-            with contextlib.suppress(grpc.RpcError):  # Spark refuses the content
-                list(stub.ExecutePlan(request, metadata=route.metadata, timeout=CALL_SECONDS))
 
-    thread = threading.Thread(target=send)
-    thread.start()
+@contextlib.contextmanager
+def huge_sender(route: Route) -> Iterator[None]:
+    """Run a client that sends requests of 100 MB, one after the other, in a process of its own."""
+    processes = multiprocessing.get_context("spawn")
+    is_first_sent = processes.Event()
+    sender = processes.Process(target=_send_huge_requests, args=(replace(route, gateway=None), is_first_sent))
+    sender.start()
     try:
+        if not is_first_sent.wait(CALL_SECONDS):
+            raise TimeoutError("The client has not sent a request.")
         yield
     finally:
-        stop.set()
-        thread.join()
+        sender.kill()
+        sender.join()
 
 
 NEIGHBOURS: Mapping[str, Callable[[Route], contextlib.AbstractContextManager[None]]] = {

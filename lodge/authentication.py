@@ -44,7 +44,7 @@ def open_methods(settings: ServeSettings, opened: Methods | None = None) -> Meth
 
     Args:
         settings: The settings.
-        opened: Methods that are in use. If their settings have not changed, they are used again.
+        opened: The methods that are in use. Methods whose settings have not changed are reused.
 
     Raises:
         SettingError: If a method cannot be used.

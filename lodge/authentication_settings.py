@@ -178,7 +178,7 @@ def _explain(problem: ErrorDetails) -> str:
 
 
 def _check_contradictions(methods: Sequence[_MethodSettings]) -> None:
-    """Refuse methods of which one would decide about the credentials of another.
+    """Check that no two methods decide about the same credentials.
 
     Raises:
         ValueError: If two methods contradict each other.

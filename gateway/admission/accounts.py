@@ -12,7 +12,7 @@ from workspace.identifiers import Principal
 
 @dataclass(slots=True, eq=False)
 class Account:
-    """What one principal uses at present.
+    """The resources that one principal currently uses.
 
     Attributes:
         principal: The principal. None for the account of all principals together.
@@ -30,10 +30,10 @@ class Account:
 
 
 class Accounts:
-    """The accounts of all principals that use the gateway at present.
+    """The accounts of all principals that currently use the gateway.
 
     Attributes:
-        total: What all principals together use.
+        total: The resources that all principals use together.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Admits calls within the limits of the gateway.
 
-Each call is admitted before its first message is read into memory. An admitted call has an account of what it uses, and
-returns everything when it ends.
+Each call is admitted before its first message is read into memory. The resources of an admitted call count for the
+account of its principal until the call ends.
 
 Guarantees:
 
@@ -47,7 +47,7 @@ _MAX_RUNNING_DOUBTFUL_LOGINS = 2
 
 
 class Admission:
-    """The limits of a replica, and what its clients use at present.
+    """The limits of a replica, and the resources that its clients currently use.
 
     Args:
         limits: The limits.
@@ -55,7 +55,7 @@ class Admission:
         count_call: A function that counts a call that has ended in a metric, with its method and status code.
 
     Attributes:
-        accounts: What each principal uses.
+        accounts: The resources that each principal uses.
         sessions: The quota of sessions.
     """
 
@@ -105,7 +105,7 @@ class Admission:
 
     @asynccontextmanager
     async def limit_login(self, peer: str) -> AsyncIterator[None]:
-        """Limit the verification of unknown credentials, which can need the server of another service.
+        """Limit the verification of unknown credentials, because it can call another service.
 
         If too many logins from the network address of the client have failed, or run at present, the login waits
         first. Only a few of these logins run at the same time, so that they leave room for other clients.
@@ -208,7 +208,7 @@ class Admission:
         raise self._reports.exceeded(kind, principal)
 
     async def _delay(self) -> None:
-        """Wait, unless too many replies already wait."""
+        """Wait before a reply, unless too many replies are already delayed."""
         if self._delayed >= _MAX_DELAYED_REPLIES:
             return
         self._delayed += 1

@@ -67,7 +67,7 @@ def _address(peer: str) -> tuple[str, int] | None:
 
 
 def _canonical(host: str) -> str:
-    """Return an address without the prefix of an IPv4 address that an IPv6 socket has accepted."""
+    """Return an address without the prefix ``::ffff:`` of an IPv4-mapped IPv6 address."""
     return host.removeprefix("::ffff:")
 
 

@@ -56,12 +56,12 @@ class WindowCounters(Storage):
         return counter.count
 
     def get(self, key: str) -> int:
-        """Return a count."""
+        """Return the current count of a key. It is 0 if the window has ended."""
         counter = self._counters.get(key)
         return 0 if counter is None or counter.ends_at <= self._timer() else counter.count
 
     def get_expiry(self, key: str) -> float:
-        """Return the time at which the window of a counter ends, as the timer shows it."""
+        """Return the time of the timer at which the window of a key ends."""
         counter = self._counters.get(key)
         return self._timer() if counter is None else counter.ends_at
 
@@ -125,10 +125,10 @@ class Rate:
 
 
 def per_second(count: int) -> Rate:
-    """Return a limit of events in one second."""
+    """Return a rate limit for one second."""
     return Rate(_PerSecond(count))
 
 
 def per_minute(count: int) -> Rate:
-    """Return a limit of events in one minute."""
+    """Return a rate limit for one minute."""
     return Rate(_PerMinute(count))

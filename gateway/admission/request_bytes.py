@@ -6,8 +6,8 @@ arrived. A message that takes long may already occupy the largest permitted size
 Guarantees:
 
 1. The counted bytes never exceed the limits, in total and for each principal.
-2. If slow messages exceed a limit, the oldest slow message of the principal that uses the most is refused. Therefore,
-   one principal cannot keep others from sending.
+2. If slow messages exceed a limit, the oldest slow message of the principal that uses the most memory is refused.
+   Therefore, one principal cannot keep others from sending.
 3. A message that takes longer than the request timeout is refused.
 4. A stall of the event loop does not make messages slow: their age is counted in checks, not in seconds.
 """
@@ -131,7 +131,7 @@ class RequestBytes:
         read.reserved_bytes = size
 
     def _find_victim(self, kind: LimitKind, read: _Read) -> _Read:
-        """Return the oldest slow message of the principal that uses the most."""
+        """Return the oldest slow message of the principal that uses the most memory."""
         slow = [each for each in self._reads if each.reserved_bytes]
         if kind is LimitKind.PRINCIPAL_REQUEST_BYTES:
             slow = [each for each in slow if each.account is read.account]

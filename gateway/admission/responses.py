@@ -202,7 +202,7 @@ class ResponseFlows:
         return None
 
     def _watch(self) -> None:
-        """Look for clients that do not read until there is room again."""
+        """Check periodically for clients that do not read, until there is room again."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_CHECK_SECONDS, self._check)
 

@@ -1,7 +1,8 @@
 """The method ``certificate``: client certificates that TLS has verified.
 
-TLS verifies the certificate when a connection starts. Connections live long, so this method verifies for each request
-that the certificate has not expired, and that its authority has not been withdrawn. Then it reads the principal.
+TLS verifies the certificate when a connection starts. Connections stay open for hours, so this method checks for each
+request that the certificate has not expired, and that its authority has not been withdrawn. Then it returns the
+principal.
 
 Not guaranteed: If an intermediate authority has signed a certificate, and its root authority is withdrawn, open
 connections continue until they are closed for their age. New connections are refused.
@@ -76,7 +77,7 @@ class CertificateMethod:
 
     Args:
         settings: The settings.
-        authorities: The PEM file with the authorities that TLS trusts. None if it cannot change.
+        authorities: The PEM file with the authorities that TLS trusts. None if no authority can be withdrawn.
         check_seconds: How often the method looks for changes of this file.
 
     Raises:
@@ -141,7 +142,7 @@ class CertificateMethod:
             await self._source.watch(on_change)
 
     def _update(self, path: Path, content: bytes) -> frozenset[x509.Certificate]:
-        """Use the authorities of a file from now on, and return them."""
+        """Replace the trusted authorities with those of the file, and return them."""
         try:
             trusted = frozenset(x509.load_pem_x509_certificates(content))
         except ValueError:
@@ -169,7 +170,7 @@ class CertificateMethod:
         for kind in self._settings.principal_from:
             names = _names(certificate, kind)
             if len(names) > 1:
-                raise DeniedError(f"the certificate has {len(names)} names of the kind {kind.value}, but may have one")
+                raise DeniedError(f"the certificate has {len(names)} names of the kind {kind.value}, but must have one")
             if names:
                 return names[0]
         kinds = ", ".join(kind.value for kind in self._settings.principal_from)

@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 
 class Problem(Enum):
-    """Why a client was not authenticated. The value is the label of the metric."""
+    """The reason why a client was not authenticated. The value is the label of the metric."""
 
     MISSING = "missing"
     MALFORMED = "malformed"
@@ -58,7 +58,7 @@ class Failure(NamedTuple):
 
 
 class FailureLog:
-    """Writes log and audit events about clients that were not authenticated, and counts them.
+    """Writes log and audit events about failed authentications, and counts the failures.
 
     At most 100 log events are written in a minute. Further failures are only counted.
 

@@ -5,8 +5,8 @@ Guarantees:
 1. A token is accepted only if the API server has authenticated it for one of the configured audiences.
 2. While the API server does not respond, no token is accepted, and clients are asked to try again.
 3. The gateway sends at most :data:`THREADS` reviews at a time, and only one for each token. Tokens that Lodge has
-   issued are never sent to the API server. Neither are tokens that are not a JSON Web Token for one of the configured
-   audiences: the tokens of service accounts always are.
+   issued are never sent to the API server. Other tokens are sent only if they are JSON Web Tokens for one of the
+   configured audiences, as all valid tokens of service accounts are.
 """
 
 import asyncio
@@ -172,7 +172,7 @@ class KubernetesMethod:
 
 
 def _require_audience(token: str, audiences: Sequence[str]) -> None:
-    """Refuse a token that cannot be valid, without its verification.
+    """Refuse a token that cannot be valid, before the API server reviews it.
 
     Raises:
         DeniedError: If the token is not a JSON Web Token, or is not for one of the audiences. The denial is not final.

@@ -24,7 +24,7 @@ from workspace.identifiers import is_uuid
 from workspace.storage_paths import OWN_DIRECTORY, StoragePath
 
 UNKNOWN = "\ufffc"
-"""A character that stands for a part of a path that only Spark can compute. It may contain slashes."""
+"""A placeholder for a part of a path that only Spark can compute. This part may contain slashes."""
 
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 _REMOTE_SCHEMES = _S3_SCHEMES | {
@@ -187,7 +187,7 @@ def _may_be_own(part: str) -> bool:
 
 
 def _matches(part: str, name: str) -> bool:
-    """Return whether a name, or a pattern of Hadoop for names, matches."""
+    """Return whether a name, or a Hadoop pattern for names, matches another name."""
     if part == name:
         return True
     if UNKNOWN in part:
@@ -196,7 +196,7 @@ def _matches(part: str, name: str) -> bool:
 
 
 def _matches_pattern(pattern: str, name: str) -> bool:
-    """Return whether a pattern of Hadoop matches a name. A character class matches every character."""
+    """Return whether a Hadoop pattern matches a name. A character class matches every character."""
     if len(pattern) > _MAX_PATTERN_CHARACTERS:
         return True
     items = [

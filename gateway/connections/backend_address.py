@@ -14,7 +14,9 @@ class BackendAddressError(ValueError):
 
     def __init__(self, address: str) -> None:
         shown = address.partition(";")[0].rpartition("@")[2]
-        super().__init__(f"Backend [{shown}] is not of the form sc://HOST:PORT or sc://HOST:PORT/;use_ssl=true.")
+        super().__init__(
+            f"The backend address [{shown}] does not have the form sc://HOST:PORT or sc://HOST:PORT/;use_ssl=true."
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class BackendChannel:
 
 
 def add_metadata(make: _MakeCallable, metadata: Callable[[], Metadata] | None) -> _MakeCallable:
-    """Return a function whose callables send further metadata.
+    """Wrap a method of a channel, so that its calls send additional metadata.
 
     An interceptor or call credentials of gRPC would cost an additional task for each call, and gRPC refuses call
     credentials without TLS.

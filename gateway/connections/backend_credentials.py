@@ -67,7 +67,7 @@ class _Contents:
 
 
 class BackendCredentials:
-    """The current credentials for backends, which follow changes of their files.
+    """The current credentials for backends. :meth:`reload` reads changed files.
 
     Args:
         access: The configured files.

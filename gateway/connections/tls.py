@@ -61,7 +61,7 @@ class TlsContents:
 
 
 class ServerCertificates:
-    """The certificates of the gateway, which follow changes of their files.
+    """The current certificates of the gateway. :meth:`reload` reads changed files.
 
     Args:
         files: The files.

@@ -49,11 +49,18 @@ class TableOwners:
             owner: The owner.
 
         Raises:
-            OSError: If the storage fails.
+            FileExistsError: If the id is already used.
+            OSError: If the storage fails. In this case, no file remains.
         """
         make_private_directory(self._directory)
         with open_directory(self._directory) as directory:
-            write_private_file(_file_name(owner_id), owner.encode(), directory)
+            try:
+                write_private_file(_file_name(owner_id), owner.encode(), directory)
+            except FileExistsError:
+                raise
+            except OSError:  # the disk may be full
+                remove_file(_file_name(owner_id), directory)
+                raise
         sync_directory(self._directory)
 
     def read(self, owner_id: str, workspace: str, table: str) -> TableOwner | None:

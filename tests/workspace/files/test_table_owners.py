@@ -1,5 +1,6 @@
 """The owners of permanent tables."""
 
+import resource
 import stat
 import uuid
 
@@ -48,6 +49,18 @@ def test_id_that_is_not_a_uuid_has_no_owner(root, owner_id):
     TableOwners(root).remove(owner_id)
     with pytest.raises(ValueError, match="UUID"):
         TableOwners(root).write(owner_id, OWNER)
+
+
+def test_full_disk_leaves_no_file(root):
+    TableOwners(root).write(str(uuid.uuid4()), OWNER)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            TableOwners(root).write(str(uuid.uuid4()), OWNER)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert len(list(Layout(root).table_owners.iterdir())) == 1
 
 
 def test_damaged_file_has_no_owner(root):

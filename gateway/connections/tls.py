@@ -5,7 +5,8 @@ Guarantees:
 1. At the start, all files are checked. A file that cannot be used is refused with a :class:`CredentialFileError`.
 2. After the start, new connections use the last valid content of the files. While a file is missing, or the certificate
    and the key do not belong together, new connections use the previous certificate. Therefore the files may be replaced
-   one after the other, in place, or through a symbolic link, as Kubernetes does for a mounted Secret.
+   one after the other, in place, or through a symbolic link, as Kubernetes does for a mounted Secret. A change of the
+   client CA takes effect even if the certificate or the key cannot be used.
 3. Open connections continue when a certificate changes. They keep the certificate of their handshake.
 4. The minimum version is TLS 1.2, the minimum of gRPC.
 
@@ -14,7 +15,7 @@ Therefore, the callback for the certificates never reads files.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
@@ -48,8 +49,23 @@ class TlsFiles:
         Raises:
             CredentialFileError: If a file cannot be used.
         """
-        pair = KeyPairFiles(self.certificate, self.key, "tls.certificate", "tls.key").read()
-        return TlsContents(pair, None if self.client_ca is None else read_authorities(_CLIENT_CA, self.client_ca))
+        return TlsContents(self.read_pair(), self.read_client_ca())
+
+    def read_pair(self) -> KeyPair:
+        """Read and check the certificate and the key.
+
+        Raises:
+            CredentialFileError: If a file cannot be used.
+        """
+        return KeyPairFiles(self.certificate, self.key, "tls.certificate", "tls.key").read()
+
+    def read_client_ca(self) -> bytes | None:
+        """Read and check the client certificate authorities.
+
+        Raises:
+            CredentialFileError: If the file cannot be used.
+        """
+        return None if self.client_ca is None else read_authorities(_CLIENT_CA, self.client_ca)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +101,19 @@ class ServerCertificates:
 
         The method blocks, so call it in a thread, one call at a time.
         """
+        contents, rejected = self._current, []
         try:
-            contents = self._files.read()
+            contents = replace(contents, pair=self._files.read_pair())
         except CredentialFileError as error:
-            if str(error) != self._rejected:
-                self._rejected = str(error)
-                expires = self._current.pair.expires.isoformat()
-                log.error("tls_certificate_rejected", reason=self._rejected, current_expires=expires)
-            return
-        self._rejected = ""
+            rejected.append(str(error))
+        try:
+            contents = replace(contents, client_ca=self._files.read_client_ca())
+        except CredentialFileError as error:
+            rejected.append(str(error))
+        reason = " ".join(rejected)
+        if reason and reason != self._rejected:
+            log.error("tls_certificate_rejected", reason=reason, current_expires=contents.pair.expires.isoformat())
+        self._rejected = reason
         if contents != self._current:
             self._current = contents
             log.info(

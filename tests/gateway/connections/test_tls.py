@@ -321,7 +321,10 @@ async def test_error_for_an_address_in_use_names_the_setting(mounted: Mounted, t
     )
 
 
-async def test_change_of_the_client_ca_takes_effect_for_new_connections(mounted: Mounted, tmp_path: Path) -> None:
+@pytest.mark.parametrize("spoil", [lambda _: None, missing_key, expired])
+async def test_change_of_the_client_ca_takes_effect_for_new_connections(
+    mounted: Mounted, tmp_path: Path, spoil: Callable[[Mounted], None]
+) -> None:
     before, after = CertificateAuthority(tmp_path, "Before"), CertificateAuthority(tmp_path, "After")
     ca = tmp_path / "clients.crt"
     ca.write_bytes(before.certificate.read_bytes())
@@ -331,6 +334,7 @@ async def test_change_of_the_client_ca_takes_effect_for_new_connections(mounted:
         async with client(addresses.main, mounted.ca, (old.key.read_bytes(), old.certificate.read_bytes())) as open_one:
             assert await call(open_one) == b"x"
             ca.write_bytes(after.certificate.read_bytes())
+            spoil(mounted)
             await listener.reload_certificates()
             assert await call(open_one) == b"x", "an open connection continues"
         async with client(addresses.main, mounted.ca, (new.key.read_bytes(), new.certificate.read_bytes())) as accepted:

@@ -544,8 +544,9 @@ def _explain(problem: ErrorDetails) -> str:
     option = key.replace("_", "-")
     value = _mask_secrets(str(problem["input"]))
     shown = value if len(value) <= _LONGEST_SHOWN_VALUE else f"{value[:_LONGEST_SHOWN_VALUE]}..."
+    subject = "The setting" if problem["input"] is None else f"The value [{shown}] of the setting"
     return (
-        f"The value [{shown}] of the setting {key} is not valid: {reason}. "
+        f"{subject} {key} is not valid: {reason}. "
         f"Set it with --{option}, {ENVIRONMENT_PREFIX}{key.upper()} or {key} in the --config file."
     )
 

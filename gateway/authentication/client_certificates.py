@@ -27,7 +27,7 @@ from gateway.authentication.identity import Identity
 from gateway.authentication.method import CredentialKind, DeniedError, Naming
 from gateway.authentication.source import Source, SourceError
 
-_MAX_FILE_BYTES = 16 * 1024 * 1024
+_MAX_FILE_BYTES = 1024 * 1024  # the limit of the file for TLS, which refuses a larger file too
 _TIMEOUT_SECONDS = 10.0
 _LABEL = "The tls.client_ca file"
 

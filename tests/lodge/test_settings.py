@@ -248,7 +248,7 @@ def test_refusal_masks_credentials_in_an_address() -> None:
         ("1: h", "[lodge.yaml]"),
         ("lease-duration: 1s\nlease_duration: 2s", "[lease_duration]"),
         ("listen: 15002", "[15002]"),
-        ("backend:", "The value [None] of the setting backend is not valid"),
+        ("backend:", "The setting backend is not valid"),
         ("lease_duration: true", "The value [True] of the setting lease_duration is not valid"),
         ("reaper: perhaps", "[perhaps]"),
         ("- listen", "[lodge.yaml]"),

@@ -26,6 +26,7 @@ _JWT_PARTS = 3
 _UNVERIFIED = {"verify_signature": False}
 _TIMES = ("exp", "nbf", "iat")
 _MAX_SHOWN_CHARACTERS = 200
+_LAST_EXPIRY = 1e15  # a larger integer may not fit into a float
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,8 @@ class JwtMethod:
         groups = [] if settings.groups_claim is None else claims.get(settings.groups_claim, [])
         if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
             raise DeniedError(f"its claim [{settings.groups_claim}] is not a list of strings")
-        return settings.naming.identity(self.kind, principal, groups, float(claims["exp"]) + settings.leeway_seconds)
+        expires_at = float(min(claims["exp"], _LAST_EXPIRY)) + settings.leeway_seconds
+        return settings.naming.identity(self.kind, principal, groups, expires_at)
 
 
 def _shown(value: object) -> str:

@@ -111,11 +111,12 @@ class Source(Generic[_Value]):
                     log.error("authentication_source_expired", source=self._name, max_age=self._max_age_seconds)
                     on_change()
                 is_expired = self._is_too_old
-        finally:
+        except asyncio.CancelledError:  # after another error, the caller may watch again
             self._is_closed = True
             if self._refreshing is not None:
                 await asyncio.gather(self._refreshing, return_exceptions=True)
             await self._pool.close()
+            raise
 
     async def refresh(self, at_most_every_seconds: float) -> None:
         """Read the source now, unless the previous read started less than the given time ago."""
@@ -148,6 +149,9 @@ class Source(Generic[_Value]):
         except (SourceError, GatewayError) as error:
             self._report(str(error) if isinstance(error, SourceError) else _silence(self._name))
             return
+        except Exception as error:
+            self._report(f"[{self._name}] cannot be used because of an unexpected error: {type(error).__name__}.")
+            raise
         finally:
             self._refreshing = None
         self._valid_at, self._reported_at = started, None

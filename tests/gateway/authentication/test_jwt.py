@@ -130,6 +130,12 @@ async def test_claim_of_wrong_type_is_refused(provider: IdentityProvider, claims
     await refusal(Authenticator([method(provider)]), call_with(token))
 
 
+@pytest.mark.parametrize("expiry", [1e308, 10**400])
+async def test_token_may_expire_in_the_far_future(provider: IdentityProvider, expiry: float) -> None:
+    token = provider.token("ada", exp=expiry)
+    assert (await identify(Authenticator([method(provider)]), call_with(token))).principal == "ada"
+
+
 async def test_audience_may_be_one_of_several(provider: IdentityProvider) -> None:
     authenticator = Authenticator([method(provider, audiences=["lodge", "spark"])])
     await identify(authenticator, call_with(provider.token("ada", aud=["other", "spark"])))

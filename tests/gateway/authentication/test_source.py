@@ -1,6 +1,9 @@
 """The source of an authentication method whose content changes."""
 
+import asyncio
+
 from gateway.authentication.source import Source, SourceError
+from tests.gateway.authentication.conftest import eventually
 
 
 async def test_refused_content_is_parsed_once() -> None:
@@ -22,3 +25,28 @@ async def test_refused_content_is_parsed_once() -> None:
     assert failing == [True, True, False, True, False]
     assert parsed == [b"1", b"x", b"x", b"2"]
     assert source.value == 2
+
+
+async def test_source_can_be_watched_again_after_an_unexpected_error() -> None:
+    content = b"1"
+
+    def parse(content: bytes) -> int:
+        if content == b"x":
+            raise OverflowError
+        return int(content)
+
+    source = Source("s", lambda: content, parse, period_seconds=0.01, timeout_seconds=10)
+    content = b"x"
+    try:
+        await source.watch(lambda: None)
+    except OverflowError:
+        assert source.is_failing
+    content = b"2"
+    watching = asyncio.create_task(source.watch(lambda: None))
+
+    async def is_current() -> bool:
+        return source.value == 2 and not source.is_failing
+
+    await eventually(is_current, "the new content is used")
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)

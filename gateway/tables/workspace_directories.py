@@ -4,7 +4,8 @@ Guarantees:
 
 1. Directories have mode 0775 and files have mode 0644 [temporary-tables §5.2].
 2. A table appears either completely or not at all, and never under a name that is already used.
-3. A directory is removed only if it contains a Lodge table description.
+3. A directory is removed only if it contains a Lodge table description. The removed table is the one that was checked,
+   even if another table gets its name at the same time.
 4. Only files that belong to the new table get another mode. Hard links and files of other users are refused.
 5. A table name always refers to a direct entry of the workspace directory. Symbolic links are never followed.
 
@@ -136,6 +137,9 @@ def remove_table(workspace: Workspace, name: str, check: Callable[[TableDescript
     check(description)
     hidden = workspace.root / f".{name}.{uuid.uuid4().hex}"
     path.replace(hidden)
+    if TableDescription.read(hidden) != description:  # another table got the name after the check
+        hidden.replace(path)
+        return remove_table(workspace, name, check)
     shutil.rmtree(hidden)
     return description
 

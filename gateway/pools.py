@@ -109,11 +109,7 @@ class Pool:
         Raises:
             GatewayError: If the pool refuses the call, or the function does not return in time.
         """
-        try:
-            async with asyncio.timeout(self._timeout_seconds):
-                await self._acquire()
-        except TimeoutError:
-            raise self._refusal() from None
+        await self._acquire(self._timeout_seconds)
         running = self._start(partial(function, *args, **kwargs))
         running.add_done_callback(self._end)
         if self._timeout_seconds is not None:
@@ -130,8 +126,12 @@ class Pool:
         if not await ended:
             log.warning("calls_abandoned", pool=self._name)
 
-    async def _acquire(self) -> None:
-        """Wait until the pool has a free thread."""
+    async def _acquire(self, timeout_seconds: float | None = None) -> None:
+        """Wait until the pool has a free thread.
+
+        Raises:
+            GatewayError: If the pool refuses the call, or no thread becomes free in time.
+        """
         if self._active < self._threads and not self._waiting:
             self._active += 1
             return
@@ -140,13 +140,16 @@ class Pool:
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
-            await turn
+            await asyncio.wait([turn], timeout=timeout_seconds)
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if turn.done():
                 self._release()
-            elif turn in self._waiting:
+            else:
                 self._waiting.remove(turn)
             raise
+        if not turn.done():
+            self._waiting.remove(turn)
+            raise self._refusal()
 
     def _is_stuck(self) -> bool:
         """Return whether the pool has only threads that run abandoned calls."""

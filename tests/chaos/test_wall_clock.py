@@ -21,6 +21,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset_seconds", [0, 600, -600])
 def test_process_sees_its_own_wall_clock_and_shared_monotonic_clock(clock_library, tmp_path, offset_seconds):
     clock = WallClock(clock_library, tmp_path / "clock")

@@ -56,6 +56,7 @@ def test_text_like_a_closed_session_keeps_the_session_and_its_tables(spark, gate
     assert len(gateway.locations()) == 1
 
 
+@pytest.mark.slow
 def test_traceback_is_in_the_log_and_not_in_the_error(spark, gateway):
     with pytest.raises(AnalysisException) as raised:
         spark.sql(f"select * from dfs.`value.csv` {SCHEMA}").collect()

@@ -54,6 +54,7 @@ def client(audited: AuditedLodge, connect: Any) -> SparkSession:
     return session
 
 
+@pytest.mark.slow
 def test_statements_are_recorded(audited: AuditedLodge, client: SparkSession) -> None:
     client.sql("create temporary table t as select id from range(5)")
     assert len(client.table("t").collect()) == 5
@@ -81,6 +82,7 @@ def test_statements_are_recorded(audited: AuditedLodge, client: SparkSession) ->
     assert (missing["outcome"], missing["condition"]) == ("failed", "TABLE_OR_VIEW_NOT_FOUND")
 
 
+@pytest.mark.slow
 def test_reattached_statement_has_one_event(audited: AuditedLodge, client: SparkSession) -> None:
     client.range(1).collect()
     (known,) = audited.wait(client, 1)
@@ -192,6 +194,7 @@ def test_session_that_is_released_while_it_is_used_was_released_by_the_client(
     assert closed["reason"] == "released by the client"
 
 
+@pytest.mark.slow
 def test_sessions_are_recorded(audited: AuditedLodge, connect: Any) -> None:
     idle = open_session(audited, connect)
     stopped = open_session(audited, connect)

@@ -98,6 +98,7 @@ def test_other_user_cannot_read_files_by_path_or_name(sessions):
         assert "swordfish" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_other_user_cannot_list_the_location(gateway, sessions):
     before = set(gateway.locations())
     sessions[0].sql("create temporary table t2 as select 1 a").collect()

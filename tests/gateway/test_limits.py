@@ -57,6 +57,7 @@ def connect(limited: Limited) -> Iterator[Callable[[str], SparkSession]]:
         session.stop()
 
 
+@pytest.mark.slow
 def test_pyspark_waits_until_a_statement_may_run(
     limited: Limited, connect: Callable[[str], SparkSession], wait_until: Callable[..., None]
 ) -> None:

@@ -288,6 +288,7 @@ def varint(number):
     return bytes([number & 0x7F | 0x80]) + varint(number >> 7) if number > 0x7F else bytes([number])
 
 
+@pytest.mark.slow
 def test_lost_stream_of_a_statement_of_lodge_is_reattached(lodge, spark):
     request = base_pb2.ExecutePlanRequest(
         session_id=spark.session_id,

@@ -42,6 +42,7 @@ def test_bad_setting_is_one_line_and_status_2(lodge: Any, arguments: tuple[str, 
     assert named in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version_line", "named"), [(None, "does not run"), ('openjdk version "11.0.2"', "11"), ("what?", "unknown")]
 )

@@ -78,6 +78,7 @@ def test_simulation_finds_every_mutation() -> None:
     assert len(set(found)) == len(MUTATIONS)
 
 
+@pytest.mark.slow
 def test_seed_replays_exactly_alone_and_among_others() -> None:
     first_run, second_run = (run("--seed", "11", "--lines", "0").stdout for _ in range(2))
     assert first_run == second_run

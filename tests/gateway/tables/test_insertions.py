@@ -152,6 +152,7 @@ def test_one_of_two_concurrent_creations_succeeds(client):
     assert len(client.rows("select * from t")) == 1
 
 
+@pytest.mark.slow
 def test_cached_table_shows_inserted_rows(table):
     table.run("insert into t values (1, 'x')")
     table.run("cache table t")
@@ -165,6 +166,7 @@ def test_cached_table_shows_inserted_rows(table):
     assert table.rows("select * from t") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

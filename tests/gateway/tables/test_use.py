@@ -1,5 +1,7 @@
 """Temporary tables in queries [temporary-tables §4.4, §5.1.14, §5.14]."""
 
+import pytest
+
 EXAMPLE = """
     create temporary table total_amount_by_discount as
     select cast(columns[3] as boolean) discount, sum(cast(columns[2] as double)) total_amount
@@ -18,6 +20,7 @@ def test_example_of_requirements_document(client):
     ]
 
 
+@pytest.mark.slow
 def test_joins_mix_temporary_tables_permanent_tables_and_files(writer):
     (writer.gateway.files / "n.csv").write_text("1\n2\n")
     writer.run("create temporary table t as select id a from range(5)")

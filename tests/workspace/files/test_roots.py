@@ -174,6 +174,7 @@ def test_workspace_on_files_cannot_move_to_an_object_store(home: Path, locations
     assert locations.known_roots() == [home]
 
 
+@pytest.mark.slow
 def test_guarantee_1_move_killed_at_any_step_can_be_repeated(tmp_path: Path, killed_at: KilledAt) -> None:
     for step in itertools.count(1):
         home, moved = tmp_path / f"{step}-first", tmp_path / f"{step}-second"

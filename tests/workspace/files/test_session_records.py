@@ -218,6 +218,7 @@ def test_files_guarantee_3_list_keeps_recent_unfinished_directories(root: Path) 
     assert not staged.exists()
 
 
+@pytest.mark.slow
 def test_directory_guarantee_5_reading_takes_no_longer_after_10000_changes(root: Path) -> None:
     records = FileSessionRecords(root)
     few, many = changed_often(root, 10, "few"), changed_often(root, 10_000, "many")

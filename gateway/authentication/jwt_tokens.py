@@ -18,7 +18,7 @@ from gateway.authentication.file_source import read_file
 from gateway.authentication.http_source import read_url
 from gateway.authentication.identity import Identity
 from gateway.authentication.jwks import ALGORITHMS, MAX_JWKS_BYTES, KeySet, parse_jwks
-from gateway.authentication.method import CredentialKind, DeniedError, Naming
+from gateway.authentication.method import CredentialKind, DeniedError, Naming, UndecidedError
 from gateway.authentication.source import Source
 
 _TIMEOUT_SECONDS = 10.0
@@ -109,6 +109,7 @@ class JwtMethod:
 
         Raises:
             DeniedError: If the token is not valid.
+            UndecidedError: If the key of the token is not known, and the JWKS cannot be read at present.
         """
         token = credentials.token
         if token.count(".") != _JWT_PARTS - 1:
@@ -135,6 +136,8 @@ class JwtMethod:
         if not candidates:
             await self._keys.refresh(self._settings.rotation_seconds)
             candidates = self._known_keys().candidates(key_id, algorithm)
+        if not candidates and self._keys.is_failing:
+            raise UndecidedError(f"the JWKS cannot be read at present, and has had no key {_shown(key_id)}")
         if not candidates:
             raise DeniedError(f"the JWKS has no key {_shown(key_id)} for the algorithm {algorithm}")
         for candidate in candidates:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -239,6 +240,17 @@ async def test_unknown_keys_cause_few_requests(provider: IdentityProvider, serve
     tokens = [provider.token("ada", key=SigningKey("EdDSA")) for _ in range(50)]
     assert not any(await asyncio.gather(*(accepts(authenticator, token) for token in tokens)))
     assert server.requests == 1
+
+
+async def test_new_key_is_not_refused_while_jwks_cannot_be_read(provider: IdentityProvider, server: JwksServer) -> None:
+    authenticator = Authenticator([method(provider, jwks=server.url, rotation_seconds=0.0)])
+    token = provider.token("ada", key=provider.add_key())
+    server.status = 500
+    with pytest.raises(GatewayError) as undecided:
+        await identify(authenticator, call_with(token))
+    assert undecided.value.code is grpc.StatusCode.UNAVAILABLE
+    server.status = 200
+    assert (await identify(authenticator, call_with(token))).principal == "ada"
 
 
 async def test_unreachable_jwks_keeps_keys_until_their_age(provider: IdentityProvider, server: JwksServer) -> None:

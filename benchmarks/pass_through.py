@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -89,17 +89,26 @@ def run_statements(sessions: list[SparkSession], seconds: float) -> list[float]:
     Returns:
         The latencies in seconds.
     """
+    return run_all([lambda session=session: session.sql("select 1").collect() for session in sessions], seconds)
+
+
+def run_all(clients: Sequence[Callable[[], object]], seconds: float) -> list[float]:
+    """Call the function of each client again and again, all clients at once, for some time.
+
+    Returns:
+        The latencies in seconds.
+    """
     end = time.perf_counter() + seconds
 
-    def work(session: SparkSession) -> list[float]:
+    def work(client: Callable[[], object]) -> list[float]:
         latencies = []
         while (started := time.perf_counter()) < end:
-            session.sql("select 1").collect()
+            client()
             latencies.append(time.perf_counter() - started)
         return latencies
 
-    with ThreadPoolExecutor(len(sessions)) as pool:
-        return [latency for each in pool.map(work, sessions) for latency in each]
+    with ThreadPoolExecutor(len(clients)) as pool:
+        return [latency for each in pool.map(work, clients) for latency in each]
 
 
 def bench_select_1(direct: str, lodge: Gateway, clients: int, rounds: int, seconds: float) -> None:

@@ -3,7 +3,7 @@
 - *TLS and JWT*: the latency of a small statement through a gateway with TLS and JSON Web Tokens, compared with a
   gateway without them in the same run. Both run without an audit log. Everything shares this machine, so the latency
   includes the processor time for TLS and tokens in the clients. The benchmark prints the processor time of the gateway
-  and of the clients.
+  and of the clients. Two kinds of clients show how much depends on the client.
 - *Neighbours*: the latency of a small statement beside clients that never read their results, and beside a client that
   sends 100 MB, compared with the same statement without neighbours. The same neighbours at Spark without Lodge show how
   much of the difference is due to Spark and to the shared machine.
@@ -30,7 +30,16 @@ import yaml
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 from pyspark.sql.connect.session import SparkSession
 
-from benchmarks.pass_through import CLIENTS, Gateway, connect, percentile, run_gateway, run_in_turn, run_statements
+from benchmarks.pass_through import (
+    CLIENTS,
+    Gateway,
+    connect,
+    percentile,
+    run_all,
+    run_gateway,
+    run_in_turn,
+    run_statements,
+)
 from lodge.embedded_spark import embedded_spark
 from lodge.logs import set_up_logs
 from tests.identity.certificates import CertificateAuthority
@@ -97,20 +106,67 @@ def run_secure_gateway(backend: str, directory: Path) -> Iterator[Route]:
         yield Route("TLS and JWT", address, gateway, provider.token("ada"), authority.certificate)
 
 
-def bench_select_1(plain: Route, secure: Route, clients: int, rounds: int, seconds: float) -> None:
+Client = Callable[[], object]
+"""A client, as a function that executes a small statement."""
+
+
+@contextlib.contextmanager
+def pyspark_client(route: Route) -> Iterator[Client]:
+    """Run a PySpark session. PySpark encrypts, and calls a Python function for the token of each call."""
+    session = route.connect()
+    yield lambda: session.sql("select 1").collect()
+    session.stop()
+
+
+@contextlib.contextmanager
+def grpc_client(route: Route) -> Iterator[Client]:
+    """Run a client with the two calls of a statement alone, and with the token as plain metadata, like Go clients."""
+    stub = route.stub()
+    request = _request()
+    request.request_options.add().reattach_options.reattachable = True
+    release = base_pb2.ReleaseExecuteRequest(session_id=request.session_id, user_context=request.user_context)
+    release.release_all.SetInParent()
+
+    def execute() -> None:
+        request.operation_id = release.operation_id = str(uuid.uuid4())
+        list(stub.ExecutePlan(request, metadata=route.metadata, timeout=CALL_SECONDS))
+        stub.ReleaseExecute(release, metadata=route.metadata, timeout=CALL_SECONDS)
+
+    yield execute
+    session = base_pb2.ReleaseSessionRequest(session_id=request.session_id, user_context=request.user_context)
+    stub.ReleaseSession(session, metadata=route.metadata, timeout=CALL_SECONDS)
+
+
+KINDS: Mapping[str, Callable[[Route], contextlib.AbstractContextManager[Client]]] = {
+    "PySpark": pyspark_client,
+    "gRPC": grpc_client,
+}
+
+
+def bench_select_1(plain: Route, secure: Route, kind: str, clients: int, *, rounds: int, seconds: float) -> None:
     """Compare the latency of a small statement with and without TLS and JWT."""
+    with contextlib.ExitStack() as stack:
+        routes = {route.name: route for route in (plain, secure)}
+        running = {
+            name: [stack.enter_context(KINDS[kind](route)) for _ in range(clients)] for name, route in routes.items()
+        }
+        _compare(plain, secure, kind, running, rounds=rounds, seconds=seconds)
+
+
+def _compare(
+    plain: Route, secure: Route, kind: str, running: Mapping[str, Sequence[Client]], *, rounds: int, seconds: float
+) -> None:
     routes = {route.name: route for route in (plain, secure)}
-    sessions = {name: [route.connect() for _ in range(clients)] for name, route in routes.items()}
     latencies: dict[str, list[float]] = {name: [] for name in routes}
     medians: dict[str, list[float]] = {name: [] for name in routes}
     gateway_seconds = dict.fromkeys(routes, 0.0)
     client_seconds = dict.fromkeys(routes, 0.0)
-    for each in sessions.values():
-        run_statements(each, seconds)  # warm up
+    for each in running.values():
+        run_all(each, seconds)  # warm up
 
     def measure(name: str) -> None:
         started, client_started = routes[name].cpu_seconds(), time.process_time()
-        found = run_statements(sessions[name], seconds)
+        found = run_all(running[name], seconds)
         gateway_seconds[name] += routes[name].cpu_seconds() - started
         client_seconds[name] += time.process_time() - client_started
         latencies[name] += found
@@ -124,13 +180,11 @@ def bench_select_1(plain: Route, secure: Route, clients: int, rounds: int, secon
     gateway_cpu = [gateway_seconds[name] / len(latencies[name]) * 1e3 for name in routes]
     client_cpu = [client_seconds[name] / len(latencies[name]) * 1e3 for name in routes]
     print(
-        f"{clients:3} clients       {p50[0]:7.1f} ms   {p50[1]:7.1f} ms   {ratio:5.2f}   {p99[1] / p99[0]:9.2f}"
+        f"{len(running[plain.name]):3} {kind:8} clients  {p50[0]:7.1f} ms   {p50[1]:7.1f} ms   {ratio:5.2f}"
+        f"   {p99[1] / p99[0]:9.2f}"
         f"   {gateway_cpu[0]:6.2f} / {gateway_cpu[1]:5.2f} ms   {client_cpu[0]:6.2f} / {client_cpu[1]:5.2f} ms",
         flush=True,
     )
-    for each in sessions.values():
-        for session in each:
-            session.stop()
 
 
 def _request(query: str = "select 1") -> base_pb2.ExecutePlanRequest:
@@ -229,9 +283,10 @@ def main() -> None:
         gateway = stack.enter_context(run_gateway(spark.address, directory / "plain"))
         plain = Route("Lodge", gateway.address, gateway)
         secure = stack.enter_context(run_secure_gateway(spark.address, directory))
-        print("\nselect 1         p50 Lodge   TLS and JWT   ratio   p99 ratio   CPU per statement: gateway   clients")
-        for clients in CLIENTS:
-            bench_select_1(plain, secure, clients, arguments.rounds, arguments.seconds)
+        print(f"\nselect 1{'p50 Lodge':>24}   TLS and JWT   ratio   p99 ratio   CPU per statement: gateway   clients")
+        for kind in KINDS:
+            for clients in CLIENTS:
+                bench_select_1(plain, secure, kind, clients, rounds=arguments.rounds, seconds=arguments.seconds)
         print("\nselect 1 beside              through      p50 alone  p50 beside   ratio")
         for name in NEIGHBOURS:
             routes = [Route("direct", spark.address), secure]

@@ -26,6 +26,7 @@ from gateway.admission.admission import AdmittedCall
 from gateway.backends import Backend
 from gateway.error_status import Metadata, forwardable
 from gateway.errors import GatewayError
+from gateway.futures import retrieve_error
 from gateway.requests import Request
 
 _NOT_FORWARDED = re.compile(
@@ -178,7 +179,7 @@ async def _pass_stream(call: Any, context: AdmittedCall, observe: ResponseObserv
                 await context.write(response)
             except BaseException:
                 if ahead is not None:
-                    ahead.add_done_callback(_discard)
+                    ahead.add_done_callback(retrieve_error)
                 raise
             response = await (responses.read(call.read) if ahead is None else ahead)
         _set_trailing(context, await call.trailing_metadata() or ())
@@ -191,12 +192,6 @@ async def _pass_stream(call: Any, context: AdmittedCall, observe: ResponseObserv
             )
     finally:
         call.cancel()
-
-
-def _discard(read: "asyncio.Future[Any]") -> None:
-    """Ignore the result of a read after the client has disconnected."""
-    if not read.cancelled():
-        read.exception()
 
 
 async def _pass_metadata(call: Any, context: Context) -> None:

@@ -27,6 +27,7 @@ from typing import Any, ParamSpec, TypeVar
 import structlog
 
 from gateway.errors import GatewayError
+from gateway.futures import retrieve_error
 
 _MAX_WAITING = 10_000
 _CLOSE_SECONDS = 10.0
@@ -96,7 +97,7 @@ class Pool:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
             await asyncio.wait([running])
-            _retrieve(running)
+            retrieve_error(running)
             raise
 
     async def run_or_abandon(
@@ -176,7 +177,7 @@ class Pool:
         self._release()
 
     def _end(self, running: "asyncio.Future[Any]") -> None:
-        _retrieve(running)
+        retrieve_error(running)
         if running in self._abandoned:
             self._abandoned.remove(running)
         else:
@@ -247,9 +248,3 @@ class DaemonExecutor(Executor):
                 else:
                     future.set_result(result)
             del future, call
-
-
-def _retrieve(running: "asyncio.Future[Any]") -> None:
-    """Retrieve the error of a call that nobody may wait for, so that asyncio does not log it."""
-    if not running.cancelled():
-        running.exception()

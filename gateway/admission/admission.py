@@ -107,7 +107,7 @@ class Admission:
     async def limit_login(self, peer: str) -> AsyncIterator[None]:
         """Limit the verification of unknown credentials, because it can call another service.
 
-        If too many logins from the network address of the client have failed, or run at present, the login waits
+        If too many logins from the network address of the client have failed, or are running, the login waits
         first. Only a few of these logins run at the same time, so that they leave room for other clients.
 
         Args:

@@ -11,7 +11,7 @@ Guarantees:
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ from gateway.authentication.method import CredentialKind, DeniedError, Naming, U
 from gateway.authentication.source import SourceError
 from gateway.authentication.token_entries import digest_of, is_lodge_token
 from gateway.errors import GatewayError, authentication_unavailable
+from gateway.futures import retrieve_error
 from gateway.pools import Pool
 from workspace.kubernetes.connection import Connection
 
@@ -112,7 +113,7 @@ class KubernetesMethod:
         review = self._running.get(digest)
         if review is None:
             review = self._running[digest] = asyncio.create_task(self._review(token, digest))
-            review.add_done_callback(_retrieve)
+            review.add_done_callback(retrieve_error)
         return await asyncio.shield(review)
 
     async def watch(self, on_change: Callable[[], None]) -> None:
@@ -179,10 +180,10 @@ def _require_audience(token: str, audiences: Sequence[str]) -> None:
     """
     if token.count(".") != _JWT_DOTS:
         raise DeniedError("it is not a JSON Web Token", is_final=False)
-    try:
-        claimed = jwt.decode(token, options=_UNVERIFIED).get("aud", ())
-    except (jwt.PyJWTError, ValueError, RecursionError):
-        raise DeniedError("it is not a JSON Web Token", is_final=False) from None
+    claims = _unverified_claims(token)
+    if claims is None:
+        raise DeniedError("it is not a JSON Web Token", is_final=False)
+    claimed = claims.get("aud", ())
     claimed = (claimed,) if isinstance(claimed, str) else claimed
     if not isinstance(claimed, list | tuple) or not any(each in audiences for each in claimed):
         raise DeniedError("it is not for one of the configured audiences", is_final=False)
@@ -193,12 +194,22 @@ def _expiry(token: str) -> float | None:
 
     The token has been verified by the API server. The expiry only limits how long the result is cached.
     """
+    claims = _unverified_claims(token)
+    if claims is None:
+        return None
     try:
-        claims = jwt.decode(token, options=_UNVERIFIED)
         expires_at = float(claims["exp"])
-    except (jwt.PyJWTError, KeyError, TypeError, ValueError, OverflowError, RecursionError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
     return expires_at if expires_at > time.time() else None
+
+
+def _unverified_claims(token: str) -> Mapping[str, Any] | None:
+    """Return the claims of a token without verifying it. None if it is not a JSON Web Token."""
+    try:
+        return jwt.decode(token, options=_UNVERIFIED)
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        return None
 
 
 def _reason(error: ApiException | urllib3.exceptions.HTTPError) -> str:
@@ -206,9 +217,3 @@ def _reason(error: ApiException | urllib3.exceptions.HTTPError) -> str:
     if isinstance(error, ApiException):
         return f"HTTP status {error.status} {error.reason or ''}".strip()
     return type(error).__name__
-
-
-def _retrieve(review: "asyncio.Task[Identity]") -> None:
-    """Retrieve the error of a review for which nobody waits, so that asyncio does not log it."""
-    if not review.cancelled():
-        review.exception()

@@ -9,6 +9,7 @@ Source: [spark-connect-proto], ``base.proto``, ``relations.proto``, ``commands.p
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import cast
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
@@ -37,7 +38,7 @@ def find_messages_with_names(root: Message) -> Sequence[Message]:
         message = pending.pop()
         if message.DESCRIPTOR.full_name in KINDS_WITH_NAMES:
             found.append(message)
-        pending.extend(find_children(message, fields_reaching(message.DESCRIPTOR, KINDS_WITH_NAMES)))
+        pending.extend(find_children(message, fields_with_names(cast("Descriptor", message.DESCRIPTOR))))
     found.reverse()
     return found
 

@@ -317,8 +317,7 @@ class Sessions:
         If another replica also serves an idle session, the session does not end. This replica only leaves the session.
 
         If a backend does not respond, its sessions continue for a second idle timeout, because the backend may still be
-        running their operations. A session is idle for so long only if its backend did not report a running operation
-        in any of the checks since the first idle timeout.
+        running their operations. If the backend reports a running operation in this time, the idle time starts again.
         """
         idle: dict[Backend, list[Session]] = {}
         for session in self.all():
@@ -327,7 +326,7 @@ class Sessions:
         await _for_each(idle.values(), self._end_idle_of_backend)
 
     async def _end_idle_of_backend(self, sessions: Sequence[Session]) -> None:
-        """End the idle sessions of one backend. After one check without a response, the others are not attempted."""
+        """End the idle sessions of one backend. If the backend does not respond to a check, no other checks follow."""
         is_unreachable = False
 
         async def end(session: Session) -> None:

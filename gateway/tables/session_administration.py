@@ -22,6 +22,7 @@ from gateway.audit import Audit
 from gateway.authentication.identity import Identity
 from gateway.authorization.authorization import Authorization
 from gateway.errors import GatewayError
+from gateway.futures import retrieve_error
 from gateway.operations import Operations
 from gateway.responses import Response, build_row_response, build_sql_response
 from gateway.sessions.registry import Sessions
@@ -34,7 +35,6 @@ from workspace.record_changes import SessionEndingError, mark_ending
 from workspace.record_store import RecordConflictError, RecordError, RecordNotFoundError, SessionRecords
 from workspace.records import SessionRecord, TableState
 
-_MAX_INLINE_RECORDS = 200
 log = structlog.get_logger(__name__)
 
 
@@ -72,8 +72,6 @@ class SessionAdministration:
             self._audit.administrative_act("list_sessions", details={"sessions": len(records)})
         served = {session.uuid: session for session in self._sessions.all()}
         now = datetime.now(UTC)
-        if len(records) <= _MAX_INLINE_RECORDS:
-            return build_sql_response(_list_sessions(records, served, execution, now))
         return await self._storage.run_slow(lambda: build_sql_response(_list_sessions(records, served, execution, now)))
 
     async def close(self, execution: Execution, session_id: str) -> Response:
@@ -106,7 +104,7 @@ class SessionAdministration:
         """Return the records of the sessions that the client may see."""
         if self._next_listing is None:
             self._next_listing = asyncio.create_task(self._list())
-            self._next_listing.add_done_callback(_retrieve)
+            self._next_listing.add_done_callback(retrieve_error)
         records = await asyncio.shield(self._next_listing)
         if self._authorization.is_admin(execution.identity):
             return records
@@ -150,12 +148,6 @@ class SessionAdministration:
 def _list_records(records: SessionRecords) -> Sequence[SessionRecord]:
     found = [each.record for each in records.list()]
     return sorted(found, key=lambda record: (record.principal, record.created_at, record.session_uuid))
-
-
-def _retrieve(listing: "asyncio.Task[Sequence[SessionRecord]]") -> None:
-    """Retrieve the error of a listing for which nobody waits, so that asyncio does not log it."""
-    if not listing.cancelled():
-        listing.exception()
 
 
 def _select(records: Sequence[SessionRecord], session_id: str) -> SessionRecord:

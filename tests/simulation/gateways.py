@@ -211,7 +211,7 @@ class _CheckedLeases:
             self._renewing_seconds += schedule.now - max(begun, self._stalled_since)
 
     def _notice_stall(self) -> None:
-        """Start to measure anew if another stall has begun, perhaps during a renewal."""
+        """Reset the measurement if another stall has begun. It may have begun during a renewal."""
         if self._process.loop_stalled_since != self._stalled_since:
             self._stalled_since, self._renewing_seconds = self._process.loop_stalled_since, 0.0
 

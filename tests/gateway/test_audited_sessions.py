@@ -10,15 +10,11 @@ from typing import Any
 
 import grpc
 import pytest
-from google.protobuf.any_pb2 import Any as AnyMessage
-from google.rpc.error_details_pb2 import ErrorInfo
-from google.rpc.status_pb2 import Status
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 from pyspark.sql.connect.session import SparkSession
 
-from gateway.error_status import STATUS_DETAILS_KEY
-from gateway.errors import SPARK_SQL_EXCEPTION
+from tests.gateway.spark_errors import error_metadata
 
 SECONDS = 60
 SESSION = str(uuid.UUID(int=13))
@@ -155,12 +151,9 @@ class ReleasingBackend(grpc.GenericRpcHandler):
                 self.is_released.set()
                 assert self.was_used.wait(SECONDS)
             elif self.is_released.is_set():
-                info, details = ErrorInfo(reason=SPARK_SQL_EXCEPTION), AnyMessage()
-                info.metadata["errorClass"] = "INVALID_HANDLE.SESSION_CLOSED"
-                details.Pack(info)
-                status = Status(code=grpc.StatusCode.INTERNAL.value[0], details=[details])
-                context.set_trailing_metadata(((STATUS_DETAILS_KEY, status.SerializeToString()),))
-                context.abort(grpc.StatusCode.INTERNAL, "[INVALID_HANDLE.SESSION_CLOSED] The session was closed.")
+                condition, code = "INVALID_HANDLE.SESSION_CLOSED", grpc.StatusCode.INTERNAL
+                context.set_trailing_metadata(error_metadata(condition, code))
+                context.abort(code, f"[{condition}] The session was closed.")
             return b""
 
         return grpc.unary_unary_rpc_method_handler(answer)

@@ -8,9 +8,6 @@ import grpc
 import pytest
 import pytest_asyncio
 import structlog
-from google.protobuf.any_pb2 import Any as AnyMessage
-from google.rpc.error_details_pb2 import ErrorInfo
-from google.rpc.status_pb2 import Status
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
@@ -19,6 +16,7 @@ from gateway.requests import SessionKey
 from gateway.sessions import backend_calls
 from gateway.sessions.backend_calls import Activity, find_activity
 from gateway.sessions.session import Session
+from tests.gateway.spark_errors import error_metadata
 from workspace.identifiers import ClientSessionId, Principal
 
 State = base_pb2.GetStatusResponse.OperationStatus.OperationState
@@ -38,7 +36,7 @@ class AnsweringBackend(grpc.GenericRpcHandler):
             if self.never_answers:
                 await aio.insecure_channel("127.0.0.1:1").channel_ready()
             if self.code is not None:
-                context.set_trailing_metadata((("grpc-status-details-bin", self._details()),))
+                context.set_trailing_metadata(error_metadata(self.condition, self.code))
                 await context.abort(self.code, f"[{self.condition}] refused")
             response = base_pb2.GetStatusResponse()
             for state in self.states:
@@ -46,12 +44,6 @@ class AnsweringBackend(grpc.GenericRpcHandler):
             return response.SerializeToString()
 
         return grpc.unary_unary_rpc_method_handler(answer)
-
-    def _details(self) -> bytes:
-        info, packed = ErrorInfo(reason="org.apache.spark.SparkSQLException"), AnyMessage()
-        info.metadata["errorClass"] = self.condition
-        packed.Pack(info)
-        return Status(code=13, details=[packed]).SerializeToString()
 
 
 @pytest_asyncio.fixture

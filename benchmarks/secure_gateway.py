@@ -145,42 +145,35 @@ KINDS: Mapping[str, Callable[[Route], contextlib.AbstractContextManager[Client]]
 
 def bench_select_1(plain: Route, secure: Route, kind: str, clients: int, *, rounds: int, seconds: float) -> None:
     """Compare the latency of a small statement with and without TLS and JWT."""
-    with contextlib.ExitStack() as stack:
-        routes = {route.name: route for route in (plain, secure)}
-        running = {
-            name: [stack.enter_context(KINDS[kind](route)) for _ in range(clients)] for name, route in routes.items()
-        }
-        _compare(plain, secure, kind, running, rounds=rounds, seconds=seconds)
-
-
-def _compare(
-    plain: Route, secure: Route, kind: str, running: Mapping[str, Sequence[Client]], *, rounds: int, seconds: float
-) -> None:
     routes = {route.name: route for route in (plain, secure)}
     latencies: dict[str, list[float]] = {name: [] for name in routes}
     medians: dict[str, list[float]] = {name: [] for name in routes}
     gateway_seconds = dict.fromkeys(routes, 0.0)
     client_seconds = dict.fromkeys(routes, 0.0)
-    for each in running.values():
-        run_all(each, seconds)  # warm up
+    with contextlib.ExitStack() as stack:
+        running = {
+            name: [stack.enter_context(KINDS[kind](route)) for _ in range(clients)] for name, route in routes.items()
+        }
+        for each in running.values():
+            run_all(each, seconds)  # warm up
 
-    def measure(name: str) -> None:
-        started, client_started = routes[name].cpu_seconds(), time.process_time()
-        found = run_all(running[name], seconds)
-        gateway_seconds[name] += routes[name].cpu_seconds() - started
-        client_seconds[name] += time.process_time() - client_started
-        latencies[name] += found
-        medians[name].append(statistics.median(found))
+        def measure(name: str) -> None:
+            started, client_started = routes[name].cpu_seconds(), time.process_time()
+            found = run_all(running[name], seconds)
+            gateway_seconds[name] += routes[name].cpu_seconds() - started
+            client_seconds[name] += time.process_time() - client_started
+            latencies[name] += found
+            medians[name].append(statistics.median(found))
 
-    for number in range(rounds):
-        run_in_turn(number, routes, measure)
+        for number in range(rounds):
+            run_in_turn(number, routes, measure)
     ratio = statistics.median(b / a for a, b in zip(medians[plain.name], medians[secure.name], strict=True))
     p50 = [percentile(latencies[name], 0.5) * 1e3 for name in routes]
     p99 = [percentile(latencies[name], 0.99) for name in routes]
     gateway_cpu = [gateway_seconds[name] / len(latencies[name]) * 1e3 for name in routes]
     client_cpu = [client_seconds[name] / len(latencies[name]) * 1e3 for name in routes]
     print(
-        f"{len(running[plain.name]):3} {kind:8} clients  {p50[0]:7.1f} ms   {p50[1]:7.1f} ms   {ratio:5.2f}"
+        f"{clients:3} {kind:8} clients  {p50[0]:7.1f} ms   {p50[1]:7.1f} ms   {ratio:5.2f}"
         f"   {p99[1] / p99[0]:9.2f}"
         f"   {gateway_cpu[0]:6.2f} / {gateway_cpu[1]:5.2f} ms   {client_cpu[0]:6.2f} / {client_cpu[1]:5.2f} ms",
         flush=True,

@@ -28,7 +28,7 @@ from workspace.record_changes import add_holder, mark_ending, remove_holders, up
 from workspace.record_store import RecordConflictError, RecordsUnavailableError
 from workspace.session_end import end_session
 
-LEASE_SECONDS = 1.0
+SHORT_LEASE_SECONDS = 1.0
 DEADLINE_SECONDS = 20.0
 OWN = ReplicaId("r1")
 
@@ -88,16 +88,30 @@ class Replica:
     backend: IdleBackend
 
     async def lapse(self) -> None:
-        """Wait until the lease, which nothing renews here, has lapsed."""
-        await asyncio.sleep(LEASE_SECONDS)  # a lapse takes time; there is no condition to wait for
+        """Wait until the short lease, which nothing renews here, has lapsed."""
+        await asyncio.sleep(SHORT_LEASE_SECONDS)  # a lapse takes time; there is no condition to wait for
 
     def holders(self) -> list[set[str]]:
         return [set(stored.record.holders) for stored in self.records.list()]
 
 
+@dataclass(frozen=True)
+class Durations:
+    """The durations of a replica.
+
+    Attributes:
+        idle_timeout: The idle timeout of its sessions, in seconds.
+        lease: The lease duration, in seconds. Nothing renews the lease, so it is long unless a test needs a lapse.
+    """
+
+    idle_timeout: float = 0.0
+    lease: float = 600.0
+
+
 @pytest_asyncio.fixture
 async def replica(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Replica]:
-    """A replica. The parameter is the idle timeout of its sessions."""
+    """A replica. The parameter, if any, is its ``Durations``."""
+    durations = getattr(request, "param", Durations())
     locations = FileSessionLocations(tmp_path)
     locations.initialise()
     records = FaultyRecords(tmp_path)
@@ -112,8 +126,8 @@ async def replica(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterat
         replica=OWN,
         storage=storage,
         backends=backends,
-        idle_timeout_seconds=getattr(request, "param", 0.0),
-        lease_duration_seconds=LEASE_SECONDS,
+        idle_timeout_seconds=durations.idle_timeout,
+        lease_duration_seconds=durations.lease,
     )
     await sessions.renew_lease()
     yield Replica(sessions, records, locations, backend)
@@ -121,6 +135,9 @@ async def replica(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterat
     await backends.close()
     await server.stop(None)
     await storage.close()
+
+
+with_short_lease = pytest.mark.parametrize("replica", [Durations(lease=SHORT_LEASE_SECONDS)], indirect=True)
 
 
 def new_key() -> SessionKey:
@@ -133,7 +150,7 @@ async def renew_until(replica: Replica, condition: Callable[[], bool], what: str
         async with asyncio.timeout(DEADLINE_SECONDS):
             while not condition():
                 await replica.sessions.renew_lease()
-                await asyncio.sleep(LEASE_SECONDS / 20)
+                await asyncio.sleep(0.05)
     except TimeoutError:
         raise AssertionError(f"Not within {DEADLINE_SECONDS} s: {what}") from None
 
@@ -147,6 +164,7 @@ def may_act(replica: Replica, session: Any) -> bool:
     return True
 
 
+@with_short_lease
 async def test_guarantee_4_acting_on_a_record_from_before_a_lapse_conflicts(replica: Replica) -> None:
     session = await replica.sessions.open(new_key())
     [before] = replica.records.list()
@@ -157,6 +175,7 @@ async def test_guarantee_4_acting_on_a_record_from_before_a_lapse_conflicts(repl
     assert replica.sessions.find(session.key) is session
 
 
+@with_short_lease
 async def test_guarantee_4_session_is_fenced_until_it_is_joined_again(replica: Replica) -> None:
     session = await replica.sessions.open(new_key())
     await replica.lapse()
@@ -171,6 +190,7 @@ async def test_guarantee_4_session_is_fenced_until_it_is_joined_again(replica: R
     assert stored.record.holders == {OWN}
 
 
+@with_short_lease
 async def test_rejoin_leaves_a_later_session_of_the_same_name_alone(replica: Replica) -> None:
     session = await replica.sessions.open(new_key())
     [before] = replica.records.list()
@@ -182,13 +202,14 @@ async def test_rejoin_leaves_a_later_session_of_the_same_name_alone(replica: Rep
     assert replica.records.read(later.name) == stored
 
 
+@with_short_lease
 async def test_lapse_during_a_renewal_is_noticed(replica: Replica, monkeypatch: Any) -> None:
     session = await replica.sessions.open(new_key())
     renew = FileLeases.renew
     renewed = threading.Event()
 
     def renew_slowly(leases: FileLeases, name: ReplicaId) -> None:
-        renewed.wait(LEASE_SECONDS)
+        renewed.wait(SHORT_LEASE_SECONDS)
         renew(leases, name)
 
     monkeypatch.setattr(FileLeases, "renew", renew_slowly)
@@ -213,7 +234,7 @@ async def test_guarantee_6_opening_waits_until_the_session_is_left(replica: Repl
     assert (stored.record.session_uuid, stored.record.holders) == (opened.uuid, {OWN})
 
 
-@pytest.mark.parametrize("replica", [3600.0], indirect=True)
+@pytest.mark.parametrize("replica", [Durations(idle_timeout=3600.0)], indirect=True)
 async def test_sessions_of_unreachable_backend_end_after_second_idle_timeout(replica: Replica) -> None:
     sessions = [await replica.sessions.open(new_key()) for _ in range(40)]
     replica.backend.is_unreachable = True

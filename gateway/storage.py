@@ -9,7 +9,7 @@ calls that need it:
 Pool                   Calls                                                        If a call hangs
 =====================  ===========================================================  ==========================
 ``records``            reads and changes of session records                         reads are abandoned
-``leases``             reads of leases, and their deletion                          abandoned
+``leases``             reads, stops and deletions of leases                         abandoned
 ``locations``          changes of session locations that take a short time          waits
 ``large-locations``    changes of session locations that depend on their size       waits
 ``workspace-reads``    names of tables and files in workspaces                      abandoned
@@ -106,7 +106,7 @@ class Storage:
     async def run_lease(
         self, function: Callable[_Parameters, _Result], *args: _Parameters.args, **kwargs: _Parameters.kwargs
     ) -> _Result:
-        """Call a function that reads, renews or deletes leases. It can be abandoned, because it can be repeated."""
+        """Call a function for leases. It can be abandoned, because it can be repeated."""
         return await _convert_errors(self._leases.run_or_abandon(function, *args, **kwargs))
 
     async def read_workspace(

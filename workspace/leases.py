@@ -5,12 +5,18 @@ Therefore, each replica regularly renews one lease for all its sessions. An obse
 two machines. Instead, it watches whether the lease's renewal mark changes, and measures the time without a change on
 its own monotonic clock.
 
+A replica that ends in an orderly way does not need to be observed for so long. It stops its lease with
+:meth:`Leases.stop`, and its lease counts as lost at once.
+
 Guarantees:
 
-1. :class:`LeaseObserver` considers a lease lost only after the lease was unchanged or absent for the whole lease
-   duration on the observer's clock. The first observation never finds a lost lease.
-2. :class:`OwnLease` is valid only if the last successful renewal *began* less than the lease duration ago. Therefore,
-   a replica that was paused notices this before any other process can consider its lease lost and act.
+1. :class:`LeaseObserver` considers a lease lost only if the lease was stopped, or was unchanged or absent for the whole
+   lease duration on the observer's clock. The first observation never finds a lost lease, except a stopped one.
+2. :class:`OwnLease` is valid only if the last successful renewal *began* less than the lease duration ago and the lease
+   was not stopped. Therefore, a replica that was paused or stopped notices this before any other process can consider
+   its lease lost and act.
+3. A stopped lease stays stopped until it is deleted. A renewal that arrives later does not change it, even if the
+   renewal began before the stop.
 
 Source: [architecture "Session records, leases and the reaper"].
 """
@@ -19,9 +25,27 @@ from collections.abc import Mapping, Set
 from typing import NewType, Protocol
 
 from workspace.identifiers import ReplicaId
+from workspace.record_store import RecordsUnavailableError
 
 RenewalMark = NewType("RenewalMark", str)
 """An opaque value that changes each time a lease is renewed."""
+
+STOPPED = RenewalMark("stopped")
+"""The renewal mark of a stopped lease. No renewal generates this value."""
+
+
+class LeaseStoppedError(RecordsUnavailableError):
+    """Raised if a renewal finds that the lease has been stopped.
+
+    The replica must not act any more. It handles the error like a storage that does not answer: its lease lapses.
+    """
+
+    def __init__(self, replica: ReplicaId) -> None:
+        super().__init__(
+            None,
+            f"The lease of the replica [{replica}] has been stopped, so it cannot be renewed. Restart the replica.",
+        )
+        self.replica = replica
 
 
 class Leases(Protocol):
@@ -31,11 +55,19 @@ class Leases(Protocol):
     """
 
     def renew(self, replica: ReplicaId) -> None:
-        """Create the lease of a replica or, if it exists, change its renewal mark."""
+        """Create the lease of a replica or, if it exists, change its renewal mark.
+
+        Raises:
+            LeaseStoppedError: If the lease has been stopped.
+        """
+        ...
+
+    def stop(self, replica: ReplicaId) -> None:
+        """Mark the lease of a replica that has ended and will never act again."""
         ...
 
     def list(self) -> Mapping[ReplicaId, RenewalMark]:
-        """Return the renewal mark of each lease, by replica."""
+        """Return the renewal mark of each lease, by replica. It is ``STOPPED`` for a stopped lease."""
         ...
 
     def delete(self, replica: ReplicaId) -> None:
@@ -70,15 +102,17 @@ class LeaseObserver:
         for replica in observed:
             mark = leases.get(replica)
             known = self._last_change.get(replica)
+            if known is not None and known[0] == STOPPED and mark is None:
+                continue  # a stopped replica stays lost after its lease has been deleted
             if known is None or known[0] != mark:
                 self._last_change[replica] = (mark, now_seconds)
 
     def lost(self, now_seconds: float) -> frozenset[ReplicaId]:
-        """Return the replicas whose leases have not changed for the lease duration."""
+        """Return the replicas whose leases were stopped or have not changed for the lease duration."""
         return frozenset(
             replica
-            for replica, (_, changed_seconds) in self._last_change.items()
-            if now_seconds - changed_seconds >= self._lease_duration_seconds
+            for replica, (mark, changed_seconds) in self._last_change.items()
+            if mark == STOPPED or now_seconds - changed_seconds >= self._lease_duration_seconds
         )
 
     def due_seconds(self, now_seconds: float) -> float:
@@ -86,7 +120,9 @@ class LeaseObserver:
 
         The result is infinite if all observed leases are already lost.
         """
-        ends = (changed + self._lease_duration_seconds for _, changed in self._last_change.values())
+        ends = (
+            changed + self._lease_duration_seconds for mark, changed in self._last_change.values() if mark != STOPPED
+        )
         return min((end for end in ends if end > now_seconds), default=float("inf"))
 
 
@@ -96,11 +132,19 @@ class OwnLease:
     Args:
         lease_duration_seconds: The lease duration, which must be the same for all replicas and reapers of the
             workspace.
+
+    Attributes:
+        is_stopped: Whether the lease was stopped.
     """
 
     def __init__(self, lease_duration_seconds: float) -> None:
         self._lease_duration_seconds = lease_duration_seconds
         self._valid_until_seconds = float("-inf")
+        self.is_stopped = False
+
+    def stop(self) -> None:
+        """Make the lease invalid for ever."""
+        self.is_stopped = True
 
     def record_renewal(self, begun_seconds: float) -> None:
         """Record a successful renewal of the lease.
@@ -112,4 +156,4 @@ class OwnLease:
 
     def is_valid(self, now_seconds: float) -> bool:
         """Return whether the replica may act at the given monotonic time."""
-        return now_seconds < self._valid_until_seconds
+        return not self.is_stopped and now_seconds < self._valid_until_seconds

@@ -11,6 +11,9 @@ Guarantees of every implementation, checked by the same contract tests:
 4. ``watch`` first yields :class:`RecordsListed`, possibly after :class:`RecordsUnreachable`. It eventually reports the
    last state of a changed record. It lists all records again whenever it may have missed a change.
 5. If a change raises RecordsUnavailableError, the change may or may not have taken effect.
+6. ``list_of_principal`` and ``list_held`` return all matching records that ``list`` would return.
+7. A watch for a replica reports only records that concern the replica; see :func:`concerns`. It reports the last state
+   of each record that concerns the replica, and a record that no longer concerns it as :class:`RecordGone`.
 
 Not guaranteed:
 
@@ -27,7 +30,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NewType, Protocol
 
-from workspace.identifiers import RecordName, SessionUuid
+from workspace.identifiers import Principal, RecordName, ReplicaId, SessionUuid
 from workspace.records import SessionRecord
 
 Version = NewType("Version", str)
@@ -66,7 +69,11 @@ class RecordChanged:
 
 @dataclass(frozen=True, slots=True)
 class RecordGone:
-    """Event for a record that was deleted."""
+    """Event for a record that was deleted.
+
+    In a watch for a replica, the record may also exist and no longer concern the replica. Read the record before you
+    conclude that its session has ended.
+    """
 
     name: RecordName
 
@@ -82,6 +89,40 @@ class RecordsUnreachable:
 
 
 RecordsEvent = RecordsListed | RecordChanged | RecordGone | RecordsUnreachable
+
+
+def concerns(record: SessionRecord, replica: ReplicaId | None) -> bool:
+    """Return whether a watch for a replica reports a record.
+
+    A record concerns its holders. A record with several holders, or with none, concerns all replicas. Without a
+    replica, the result is always True.
+    """
+    return replica is None or len(record.holders) != 1 or replica in record.holders
+
+
+def filter_events(events: Iterator[RecordsEvent], replica: ReplicaId | None) -> Iterator[RecordsEvent]:
+    """Yield the events of a watch of all records that concern a replica."""
+    if replica is None:
+        yield from events
+        return
+    concerning: set[RecordName] = set()
+    for event in events:
+        match event:
+            case RecordsListed(records):
+                found = tuple(stored for stored in records if concerns(stored.record, replica))
+                concerning = {stored.record.name for stored in found}
+                yield RecordsListed(found)
+            case RecordChanged(stored) if concerns(stored.record, replica):
+                concerning.add(stored.record.name)
+                yield event
+            case RecordChanged(StoredRecord(record)) if record.name in concerning:
+                concerning.remove(record.name)
+                yield RecordGone(record.name)
+            case RecordGone(name) if name in concerning:
+                concerning.remove(name)
+                yield event
+            case RecordsUnreachable():
+                yield event
 
 
 class RecordError(Exception):
@@ -158,6 +199,22 @@ class SessionRecords(Protocol):
         """
         ...
 
+    def list_of_principal(self, principal: Principal) -> Sequence[StoredRecord]:
+        """Return all records of a principal, in no particular order.
+
+        Raises:
+            RecordsUnavailableError: If the storage cannot answer now.
+        """
+        ...
+
+    def list_held(self, replica: ReplicaId) -> Sequence[StoredRecord]:
+        """Return all records that have a replica among their holders, in no particular order.
+
+        Raises:
+            RecordsUnavailableError: If the storage cannot answer now.
+        """
+        ...
+
     def find(self, session_uuid: SessionUuid) -> StoredRecord | None:
         """Return the current record of a session, or None if it does not exist.
 
@@ -166,10 +223,14 @@ class SessionRecords(Protocol):
         """
         ...
 
-    def watch(self, stop: threading.Event) -> Iterator[RecordsEvent]:
-        """Yield an event for each change until ``stop`` is set; see guarantee 4.
+    def watch(self, stop: threading.Event, replica: ReplicaId | None = None) -> Iterator[RecordsEvent]:
+        """Yield an event for each change until ``stop`` is set; see guarantees 4 and 7.
 
         Errors of the storage are reported as events and do not raise exceptions.
+
+        Args:
+            stop: The event that ends the watch when it is set.
+            replica: The replica whose records are watched, or None to watch all records.
         """
         ...
 

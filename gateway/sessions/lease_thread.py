@@ -11,6 +11,7 @@ Guarantees:
    replica is fenced, like a replica that was paused.
 3. When the event loop responds again, the thread renews the lease. If the lease had lapsed, this starts a new lease
    epoch, so the replica must join its sessions again before it acts on them.
+4. When the lease is stopped, the thread ends. A renewal that was in progress does not revive the lease.
 
 Source: [architecture "Session records, leases and the reaper"].
 """
@@ -82,6 +83,8 @@ class LeaseThread:
             try:
                 self._step(time.monotonic())
             except RecordsUnavailableError as error:
+                if self._lease.is_stopped:
+                    return
                 log.error("lease_renewal_failed", reason=str(error))
             except Exception as error:  # if the thread ended, the lease would never be renewed again
                 with suppress(Exception):

@@ -6,6 +6,8 @@ Guarantees:
    and act on it.
 2. Each lapse starts a new lease epoch. The epoch changes before the lease becomes valid again. Therefore a session that
    the replica joined in an earlier epoch stays fenced until the replica joins the session again.
+3. After :meth:`ReplicaLease.stop` has begun, the lease is never valid again, even if a renewal was in progress. No
+   other renewal begins.
 
 Source: [architecture "Session records, leases and the reaper"].
 """
@@ -16,7 +18,7 @@ from gateway.errors import fenced
 from gateway.sessions.session import Session
 from gateway.storage import Storage
 from workspace.identifiers import ReplicaId
-from workspace.leases import OwnLease
+from workspace.leases import LeaseStoppedError, OwnLease
 
 
 class ReplicaLease:
@@ -47,6 +49,11 @@ class ReplicaLease:
         While the lease is valid, no other process can consider it lost.
         """
         return self._lease.is_valid(time.monotonic())
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether :meth:`stop` was called."""
+        return self._lease.is_stopped
 
     def require_valid(self) -> None:
         """Check that the lease is valid.
@@ -79,8 +86,10 @@ class ReplicaLease:
         """Renew the lease in the calling thread, which blocks. See :meth:`renew`.
 
         Raises:
-            RecordsUnavailableError: If the storage of leases does not respond.
+            RecordsUnavailableError: If the storage of leases does not respond, or the lease has been stopped.
         """
+        if self.is_stopped:
+            raise LeaseStoppedError(self._replica)
         started_seconds = time.monotonic()
         try:
             self._storage.leases.renew(self._replica)
@@ -91,6 +100,17 @@ class ReplicaLease:
         if not self.is_valid():
             self.epoch += 1
         self._lease.record_renewal(started_seconds)
+
+    async def stop(self) -> None:
+        """Stop the lease because this replica has ended. It is fenced from now on, and other replicas can act at once.
+
+        If the storage of leases does not respond, the other replicas wait until the lease has lapsed.
+
+        Raises:
+            GatewayError: If the storage of leases does not respond.
+        """
+        self._lease.stop()
+        await self._storage.run_lease(self._storage.leases.stop, self._replica)
 
     async def delete(self) -> None:
         """Delete the lease because the replica stops.

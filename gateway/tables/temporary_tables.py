@@ -46,6 +46,7 @@ from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
 from gateway.tables.views import views_in
 from workspace.identifiers import ReplicaId, TableUuid
+from workspace.leases import STOPPED
 from workspace.name_comparison import comparable_name
 from workspace.record_changes import find_table, put_table
 from workspace.records import PendingDrop, PendingWrite, SessionRecord, TableState, TemporaryTable, WriteKind
@@ -267,7 +268,8 @@ class TemporaryTables:
         found = [(table, each) for table in record.tables for each in table.pending_changes if each.is_published]
         if not found:
             return False
-        alive = {self._replica, *await self._storage.run_lease(self._storage.leases.list)}
+        leases = await self._storage.run_lease(self._storage.leases.list)
+        alive = {self._replica, *(replica for replica, mark in leases.items() if mark != STOPPED)}
         for table, change in found:
             if change.replica not in alive:
                 try:

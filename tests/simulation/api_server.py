@@ -72,7 +72,7 @@ class ApiServer:
     def __init__(self, on_change: OnChange = lambda before, after: None, name: str = "api server") -> None:
         self.name = name
         self.records: MutableMapping[RecordName, StoredObject] = {}
-        self.lease_marks: MutableMapping[ReplicaId, int] = {}
+        self.lease_marks: MutableMapping[ReplicaId, int | None] = {}
         self.watchers: list[Watcher] = []
         self.leader: tuple[str, int] = ("", 0)
         self._on_change = on_change
@@ -139,10 +139,18 @@ class ApiServer:
         """
         self._remove(self._get_generation(name, uid, generation))
 
-    def renew(self, replica: ReplicaId) -> None:
-        self.lease_marks[replica] = self._next_revision()
+    def renew(self, replica: ReplicaId) -> bool:
+        """Renew a lease, unless it is stopped. Return whether it was renewed."""
+        is_stopped = self.lease_marks.get(replica, 0) is None
+        if not is_stopped:
+            self.lease_marks[replica] = self._next_revision()
+        return not is_stopped
 
-    def leases(self) -> Mapping[ReplicaId, int]:
+    def stop_lease(self, replica: ReplicaId) -> None:
+        self.lease_marks[replica] = None
+
+    def leases(self) -> Mapping[ReplicaId, int | None]:
+        """Return the renewal mark of each lease; None if the lease is stopped."""
         return dict(self.lease_marks)
 
     def delete_lease(self, replica: ReplicaId) -> None:

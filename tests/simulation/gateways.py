@@ -196,6 +196,7 @@ class _CheckedLeases:
         self._renewing_seconds = 0.0
         self.list = leases.list
         self.delete = leases.delete
+        self.stop = leases.stop
 
     def renew(self, replica: ReplicaId) -> None:
         process, schedule = self._process, self._process.schedule

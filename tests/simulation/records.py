@@ -15,8 +15,16 @@ from tests.simulation.network import Network
 from tests.simulation.schedule import Action, Process, Schedule
 from tests.simulation.threads import ModelEvent
 from workspace import record_store
-from workspace.identifiers import RecordName, ReplicaId, SessionUuid, check_record_name, check_replica_id, check_uuid
-from workspace.leases import RenewalMark
+from workspace.identifiers import (
+    Principal,
+    RecordName,
+    ReplicaId,
+    SessionUuid,
+    check_record_name,
+    check_replica_id,
+    check_uuid,
+)
+from workspace.leases import STOPPED, LeaseStoppedError, RenewalMark
 from workspace.records import SessionRecord
 
 _Result = TypeVar("_Result")
@@ -66,6 +74,12 @@ class ModelSessionRecords:
     def find(self, session_uuid: SessionUuid) -> record_store.StoredRecord | None:
         return next((each for each in self.list() if each.record.session_uuid == session_uuid), None)
 
+    def list_of_principal(self, principal: Principal) -> Sequence[record_store.StoredRecord]:
+        return [each for each in self.list() if each.record.principal == principal]
+
+    def list_held(self, replica: ReplicaId) -> Sequence[record_store.StoredRecord]:
+        return [each for each in self.list() if replica in each.record.holders]
+
     def replace(self, record: SessionRecord, version: record_store.Version) -> record_store.StoredRecord:
         _check_record(record)
         name, (uid, generation) = record.name, _parse_version(version)
@@ -101,7 +115,10 @@ class ModelSessionRecords:
             found = self._call("delete record", lambda: self._api.delete(name, before.resource_version))
         self._call("remove finalizer", lambda: self._api.remove_finalizer(name, found.uid, found.generation))
 
-    def watch(self, stop: threading.Event) -> Iterator[record_store.RecordsEvent]:
+    def watch(self, stop: threading.Event, replica: ReplicaId | None = None) -> Iterator[record_store.RecordsEvent]:
+        return record_store.filter_events(self._watch(stop), replica)
+
+    def _watch(self, stop: threading.Event) -> Iterator[record_store.RecordsEvent]:
         schedule = self._process.schedule
         while not stop.is_set():
             stream = _WatchStream(schedule, self._network)
@@ -177,11 +194,16 @@ class ModelLeases:
 
     def renew(self, replica: ReplicaId) -> None:
         check_replica_id(replica)
-        self._network.call(self._process, self._api, "renew lease", lambda: self._api.renew(replica))
+        if not self._network.call(self._process, self._api, "renew lease", lambda: self._api.renew(replica)):
+            raise LeaseStoppedError(replica)
+
+    def stop(self, replica: ReplicaId) -> None:
+        check_replica_id(replica)
+        self._network.call(self._process, self._api, "stop lease", lambda: self._api.stop_lease(replica))
 
     def list(self) -> Mapping[ReplicaId, RenewalMark]:
         lease_marks = self._network.call(self._process, self._api, "list leases", self._api.leases)
-        return {replica: RenewalMark(str(mark)) for replica, mark in lease_marks.items()}
+        return {replica: STOPPED if mark is None else RenewalMark(str(mark)) for replica, mark in lease_marks.items()}
 
     def delete(self, replica: ReplicaId) -> None:
         check_replica_id(replica)

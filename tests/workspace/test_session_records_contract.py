@@ -20,6 +20,7 @@ from workspace.records import Phase, SessionRecord, TableState, TemporaryTable
 Opener = Callable[[], record_store.SessionRecords]
 
 DEADLINE_SECONDS = 30
+A, B, C = ReplicaId("gateway-a"), ReplicaId("gateway-b"), ReplicaId("gateway-c")
 ABSENT = record_name(Principal("nobody"), ClientSessionId("none"))
 
 
@@ -213,6 +214,70 @@ def test_record_is_found_by_its_session_location(records: record_store.SessionRe
     assert records.find(SessionUuid("no-uuid,and=more")) is None
 
 
+def test_guarantee_6_records_of_a_principal_are_listed(open_records: Opener) -> None:
+    records = open_records()
+    principals = ("ada", "adam", "ad", "", "a,b=c\\d", "spec.phase!=x", "Größe \u2028 \0 %2C+&", "x" * 1024)
+    stored = {
+        name: [records.create(_session_of(Principal(name), number, holders=())) for number in range(2)]
+        for name in principals
+    }
+    for name in principals:
+        for opened in (records, open_records()):
+            assert _by_name(opened.list_of_principal(Principal(name))) == _by_name(stored[name])
+    assert not records.list_of_principal(Principal("nobody"))
+
+
+def test_guarantee_6_list_of_principal_returns_the_current_state(open_records: Opener) -> None:
+    records, other = open_records(), open_records()
+    ada = Principal("ada")
+    assert not records.list_of_principal(ada)
+    for _ in range(5):
+        first = other.create(_session_of(ada, 1, holders=()))
+        assert list(records.list_of_principal(ada)) == [first]
+        first = other.replace(counted(first.record), first.version)
+        assert list(records.list_of_principal(ada)) == [first]
+        second = other.create(_session_of(ada, 2, holders=()))
+        assert _by_name(records.list_of_principal(ada)) == _by_name([first, second])
+        for stored in (first, second):
+            other.delete(stored.record.name, stored.version)
+        assert not records.list_of_principal(ada)
+
+
+def test_guarantee_6_records_with_a_holder_are_listed(open_records: Opener) -> None:
+    records, other = open_records(), open_records()
+    own, both, foreign, left = (
+        other.create(_session_of(Principal("ada"), number, holders=holders))
+        for number, holders in enumerate([(A,), (A, B), (B,), ()])
+    )
+    assert _by_name(records.list_held(A)) == _by_name([own, both])
+    assert _by_name(records.list_held(B)) == _by_name([both, foreign])
+    assert not records.list_held(ReplicaId("several"))
+    assert not records.list_held(ReplicaId("none"))
+    left = other.replace(replace(left.record, holders=frozenset({A})), left.version)
+    own = other.replace(replace(own.record, holders=frozenset()), own.version)
+    both = other.replace(replace(both.record, holders=frozenset({B})), both.version)
+    foreign = other.replace(replace(foreign.record, holders=frozenset({A, B, C})), foreign.version)
+    assert _by_name(records.list_held(A)) == _by_name([left, foreign])
+    assert _by_name(records.list_held(B)) == _by_name([both, foreign])
+    assert list(records.list_held(C)) == [foreign]
+
+
+@pytest.mark.parametrize(
+    "replica", ["several", "none", "a" * 63, "a" * 64, "b" * 200, "a.b-c", "gateway-0-" + "a" * 54]
+)
+def test_guarantee_6_replica_may_have_any_valid_id(open_records: Opener, replica: str) -> None:
+    records = open_records()
+    stored = records.create(_session_of(Principal("ada"), 1, holders=(ReplicaId(replica),)))
+    records.create(_session_of(Principal("ada"), 2, holders=(ReplicaId("a" * 65),)))
+    records.create(_session_of(Principal("ada"), 3, holders=()))
+    records.create(_session_of(Principal("ada"), 4, holders=(A, B)))
+    assert list(records.list_held(ReplicaId(replica))) == [stored]
+    with watching(open_records(), ReplicaId(replica)) as seen:
+        seen.until(lambda: seen.known is not None)
+        assert (seen.known or {}).get(stored.record.name) == stored
+        assert len(seen.known or {}) == 3
+
+
 def test_threads_of_many_replicas_join_and_leave_one_session(open_records: Opener) -> None:
     records = open_records()
     name = records.create(a_record()).record.name
@@ -282,6 +347,47 @@ def test_guarantee_4_watch_lists_again_after_an_outage(open_records: Opener, out
         assert sum(isinstance(event, record_store.RecordsListed) for event in seen.events) > 1
 
 
+def test_guarantee_7_watch_for_a_replica_reports_records_that_concern_it(open_records: Opener) -> None:
+    records = open_records()
+    own, both, foreign, left = (
+        records.create(_session_of(Principal("ada"), number, holders=holders))
+        for number, holders in enumerate([(A,), (A, B), (B,), ()])
+    )
+    with watching(open_records(), A) as seen:
+        seen.until(lambda: seen.events)
+        assert isinstance(seen.events[0], record_store.RecordsListed)
+        assert _by_name(seen.events[0].records) == _by_name([own, both, left])
+        foreign = records.replace(counted(foreign.record), foreign.version)
+        own = records.replace(counted(own.record), own.version)
+        seen.until(lambda: seen.known == _by_name([own, both, left]))
+        foreign = records.replace(replace(foreign.record, holders=frozenset()), foreign.version)
+        left = records.replace(replace(left.record, holders=frozenset({B})), left.version)
+        seen.until(lambda: seen.known == _by_name([own, both, foreign]))
+        assert record_store.RecordGone(left.record.name) in seen.events
+        records.delete(both.record.name, both.version)
+        created = records.create(_session_of(Principal("ada"), 5, holders=(B, C)))
+        seen.until(lambda: seen.known == _by_name([own, foreign, created]))
+        records.delete(left.record.name, left.version)
+        last = records.create(_session_of(Principal("ada"), 6, holders=(A,)))
+        seen.until(lambda: seen.known == _by_name([own, foreign, created, last]))
+    holders = [event.stored.record.holders for event in seen.events if isinstance(event, record_store.RecordChanged)]
+    assert {B} not in holders, "no record of another replica is reported"
+
+
+def test_guarantee_7_watch_for_a_replica_lists_again_after_an_outage(open_records: Opener, outage: Outage) -> None:
+    records = open_records()
+    own = records.create(_session_of(Principal("ada"), 1, holders=(A,)))
+    taken = records.create(_session_of(Principal("ada"), 2, holders=(A,)))
+    foreign = records.create(_session_of(Principal("ada"), 3, holders=(B,)))
+    with watching(open_records(), A) as seen:
+        seen.until(lambda: seen.known == _by_name([own, taken]))
+        with outage():
+            seen.until(lambda: isinstance(seen.events[-1], record_store.RecordsUnreachable))
+        records.replace(replace(taken.record, holders=frozenset({B})), taken.version)
+        foreign = records.replace(replace(foreign.record, holders=frozenset({A})), foreign.version)
+        seen.until(lambda: seen.known == _by_name([own, foreign]))
+
+
 def test_guarantee_5_every_operation_is_unavailable_during_an_outage(open_records: Opener, outage: Outage) -> None:
     records = open_records()
     stored = records.create(a_record())
@@ -289,6 +395,8 @@ def test_guarantee_5_every_operation_is_unavailable_during_an_outage(open_record
     questions: Sequence[Callable[[], object]] = (
         records.list,
         partial(records.find, stored.record.session_uuid),
+        partial(records.list_of_principal, stored.record.principal),
+        partial(records.list_held, A),
         partial(records.read, stored.record.name),
         partial(records.create, other),
         partial(records.replace, stored.record, stored.version),
@@ -323,12 +431,12 @@ def test_ten_thousand_records_are_listed_watched_and_found(open_records: Opener)
 class Watched:
     """The events of a watch so far, and the state that follows from them."""
 
-    def __init__(self, records: record_store.SessionRecords) -> None:
+    def __init__(self, records: record_store.SessionRecords, replica: ReplicaId | None = None) -> None:
         self.events: list[record_store.RecordsEvent] = []
         self.known: dict[RecordName, record_store.StoredRecord] | None = None
         self.has_ended = False
         self.stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow, args=(records,), daemon=True)
+        self._thread = threading.Thread(target=self._follow, args=(records, replica), daemon=True)
         self._thread.start()
 
     def until(self, condition: Callable[[], object]) -> None:
@@ -337,8 +445,8 @@ class Watched:
             assert time.monotonic() < deadline_seconds, f"what was told: {self.events[-3:]}"
             time.sleep(0.01)
 
-    def _follow(self, records: record_store.SessionRecords) -> None:
-        for event in records.watch(self.stop):
+    def _follow(self, records: record_store.SessionRecords, replica: ReplicaId | None) -> None:
+        for event in records.watch(self.stop, replica):
             match event:
                 case record_store.RecordsListed(listed):
                     self.known = {stored.record.name: stored for stored in listed}
@@ -351,12 +459,20 @@ class Watched:
 
 
 @contextmanager
-def watching(records: record_store.SessionRecords) -> Iterator[Watched]:
-    seen = Watched(records)
+def watching(records: record_store.SessionRecords, replica: ReplicaId | None = None) -> Iterator[Watched]:
+    seen = Watched(records, replica)
     try:
         yield seen
     finally:
         seen.stop.set()
+
+
+def _session_of(principal: Principal, number: int, holders: Sequence[ReplicaId]) -> SessionRecord:
+    return a_record(principal=principal, client_session_id=ClientSessionId(str(number)), holders=frozenset(holders))
+
+
+def _by_name(records: Sequence[record_store.StoredRecord]) -> dict[RecordName, record_store.StoredRecord]:
+    return {stored.record.name: stored for stored in records}
 
 
 def _outcome_of_replacing(

@@ -19,7 +19,7 @@ from pathlib import Path
 from workspace import record_store
 from workspace.files.layout import Layout
 from workspace.files.record_directories import Content, RecordDirectories
-from workspace.identifiers import RecordName, SessionUuid
+from workspace.identifiers import Principal, RecordName, ReplicaId, SessionUuid
 from workspace.record_json import decode_record, encode_record
 from workspace.records import SessionRecord
 
@@ -61,8 +61,19 @@ class FileSessionRecords:
         """Return the record of a session, or None if it does not exist."""
         return next((stored for stored in self.list() if stored.record.session_uuid == session_uuid), None)
 
-    def watch(self, stop: threading.Event) -> Iterator[record_store.RecordsEvent]:
+    def list_of_principal(self, principal: Principal) -> Sequence[record_store.StoredRecord]:
+        """Return all records of a principal."""
+        return [stored for stored in self.list() if stored.record.principal == principal]
+
+    def list_held(self, replica: ReplicaId) -> Sequence[record_store.StoredRecord]:
+        """Return all records that have a replica among their holders."""
+        return [stored for stored in self.list() if replica in stored.record.holders]
+
+    def watch(self, stop: threading.Event, replica: ReplicaId | None = None) -> Iterator[record_store.RecordsEvent]:
         """Yield the differences between successive lists until ``stop`` is set."""
+        return record_store.filter_events(self._watch(stop), replica)
+
+    def _watch(self, stop: threading.Event) -> Iterator[record_store.RecordsEvent]:
         known: Mapping[RecordName, record_store.StoredRecord] | None = None
         while not stop.is_set():
             begun_seconds = time.monotonic()

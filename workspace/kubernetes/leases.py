@@ -10,10 +10,13 @@ Guarantees in addition to those of :mod:`workspace.leases`:
 2. A renewal is a single request. If the response was lost, the request can be repeated.
 3. Only the leases of gateways of this Lodge installation are listed. The lease of the reapers' leader election and the
    leases of other installations are not listed.
+4. A stopped lease has no holder, and its renewal mark is ``stopped``. Only the mark counts, because people and other
+   programs may change the holder. A stop has its own field manager, and a renewal never takes a field from another
+   manager without looking at the lease. Therefore, the API server refuses a renewal of a stopped lease.
 
 The times in the objects are only for people to read.
 
-Source: [kubernetes-leases].
+Source: [kubernetes-leases], [kubernetes-api "Server-side apply"].
 """
 
 import secrets
@@ -31,7 +34,7 @@ from workspace.identifiers import ReplicaId, check_replica_id, is_replica_id
 from workspace.kubernetes.api_server import CHECK_API_SERVER, ApiServer, ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.labels import labels_of, selector_of
-from workspace.leases import RenewalMark
+from workspace.leases import STOPPED, LeaseStoppedError, RenewalMark
 
 COMPONENT = "gateway"
 
@@ -40,9 +43,12 @@ _POD = "sparklodge.io/pod"
 _POD_UID = "sparklodge.io/pod-uid"
 _NODE = "sparklodge.io/node"
 _OWNER = "lodge"
+_STOPPING_OWNER = "lodge-stop"
 _APPLY = "application/apply-patch+yaml"
 _RETRY_POLICY = RetryPolicy(timeout_seconds=(2.0, 4.0), repeat_seconds=2.0)
 _RESERVED = frozenset({"reaper"})
+_TYPE = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +98,32 @@ class KubernetesLeases:
     def renew(self, replica: ReplicaId) -> None:
         """Create the lease of a replica or, if it exists, change its renewal mark."""
         body = self._lease(replica)
+        for _ in range(_ATTEMPTS):
+            try:
+                self._apply(body, _OWNER)
+            except ApiStatusError as error:
+                if error.status != HTTPStatus.CONFLICT:
+                    raise self._server.unavailable(error.message, CHECK_API_SERVER) from error
+                reason = error.message
+            else:
+                return
+            if self._reclaim(replica, body):
+                return
+        raise self._server.unavailable(reason, "Check which other program changes the lease.")
+
+    def stop(self, replica: ReplicaId) -> None:
+        """Mark the lease of a replica that has ended."""
+        body = {
+            **_TYPE,
+            "metadata": {
+                "name": self._name(replica),
+                "labels": labels_of(self._instance, COMPONENT),
+                "annotations": {_MARK: STOPPED},
+            },
+            "spec": {"holderIdentity": "", "renewTime": _now()},
+        }
         try:
-            self._server.request(
-                partial(
-                    self._api.patch_namespaced_lease,
-                    body["metadata"]["name"],
-                    self._namespace,
-                    body,
-                    field_manager=_OWNER,
-                    force=True,
-                    _content_type=_APPLY,
-                )
-            )
+            self._apply(body, _STOPPING_OWNER, force=True)
         except ApiStatusError as error:
             raise self._server.unavailable(error.message, CHECK_API_SERVER) from error
 
@@ -140,14 +160,57 @@ class KubernetesLeases:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise self._server.unavailable(error.message, CHECK_API_SERVER) from error
 
+    def _apply(self, body: Any, owner: str, *, force: bool = False) -> None:
+        """Apply fields to a lease. Unless forced, a conflict with other managers of the fields is an error."""
+        self._server.request(
+            partial(
+                self._api.patch_namespaced_lease,
+                body["metadata"]["name"],
+                self._namespace,
+                body,
+                field_manager=owner,
+                force=force,
+                _content_type=_APPLY,
+            )
+        )
+
+    def _reclaim(self, replica: ReplicaId, body: Any) -> bool:
+        """Renew a lease of which another program has changed fields.
+
+        Returns:
+            False if the lease has changed concurrently.
+
+        Raises:
+            LeaseStoppedError: If the lease has been stopped.
+            RecordsUnavailableError: If the server cannot answer now.
+        """
+        # The gateway's role allows lists, but not reads of single leases.
+        found, _ = self._server.list_all(
+            partial(
+                self._api.list_namespaced_lease,
+                self._namespace,
+                field_selector=f"metadata.name={body['metadata']['name']}",
+            )
+        )
+        try:
+            for lease in found:
+                if _annotations(lease).get(_MARK) == STOPPED:
+                    raise LeaseStoppedError(replica)
+                state = {key: lease["metadata"][key] for key in ("uid", "resourceVersion")}
+                self._apply({**body, "metadata": body["metadata"] | state}, _OWNER, force=True)
+        except ApiStatusError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise self._server.unavailable(error.message, CHECK_API_SERVER) from error
+            return False
+        return bool(found)
+
     def _lease(self, replica: ReplicaId) -> Any:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = _now()
         annotations = {_MARK: secrets.token_hex(16)}
         if self._pod is not None:
             annotations |= {_POD: self._pod.name, _POD_UID: self._pod.uid, _NODE: self._pod.node}
         return {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
+            **_TYPE,
             "metadata": {
                 "name": self._name(replica),
                 "labels": labels_of(self._instance, COMPONENT),
@@ -173,6 +236,10 @@ class KubernetesLeases:
         prefix, name = f"{self._instance}-", str(lease["metadata"]["name"])
         replica = name.removeprefix(prefix)
         return ReplicaId(replica) if name.startswith(prefix) and is_replica_id(replica) else None
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _pod(lease: JsonObject) -> PodIdentity | None:

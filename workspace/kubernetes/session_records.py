@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 
 from workspace import record_store
-from workspace.identifiers import RecordName, SessionUuid, is_uuid
+from workspace.identifiers import Principal, RecordName, ReplicaId, SessionUuid, is_uuid
 from workspace.kubernetes import connect_session_objects, patches
 from workspace.kubernetes.api_server import CHECK_API_SERVER, ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connect_session_api import ConnectSessionApi
@@ -88,11 +88,22 @@ class KubernetesSessionRecords:
             return None
         return next(iter(self._records(self._api.list(f"spec.sessionUuid={session_uuid}"))), None)
 
-    def watch(self, stop: threading.Event) -> Iterator[record_store.RecordsEvent]:
+    def list_of_principal(self, principal: Principal) -> Sequence[record_store.StoredRecord]:
+        """Return all records of a principal."""
+        return [stored for stored in self.list() if stored.record.principal == principal]
+
+    def list_held(self, replica: ReplicaId) -> Sequence[record_store.StoredRecord]:
+        """Return all records that have a replica among their holders."""
+        return [stored for stored in self.list() if replica in stored.record.holders]
+
+    def watch(self, stop: threading.Event, replica: ReplicaId | None = None) -> Iterator[record_store.RecordsEvent]:
         """Yield an event for each change until ``stop`` is set.
 
         If an object is damaged, the records are reported as unreachable.
         """
+        return record_store.filter_events(self._watch(stop), replica)
+
+    def _watch(self, stop: threading.Event) -> Iterator[record_store.RecordsEvent]:
         while not stop.is_set():
             for event in self._api.watch(stop):
                 try:

@@ -16,6 +16,7 @@ from gateway.storage import Storage
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.identifiers import ReplicaId
+from workspace.leases import STOPPED, LeaseStoppedError
 
 LEASE_SECONDS = 0.6
 LIMIT_SECONDS = STALL_LIMIT_LEASES * LEASE_SECONDS
@@ -151,3 +152,31 @@ def test_thread_survives_unexpected_errors(tmp_path: Path, error: Exception) -> 
     with structlog.testing.capture_logs() as logs:
         asyncio.run(work())
     assert [entry["event"] for entry in logs] == ["lease_renewal_failed"] * 2
+
+
+def test_guarantee_4_renewal_in_progress_does_not_revive_a_stopped_lease(tmp_path: Path) -> None:
+    replica = _Replica(tmp_path)
+    renew, is_renewing, may_renew = replica.leases.renew, threading.Event(), threading.Event()
+
+    def renew_slowly(name: ReplicaId) -> None:
+        is_renewing.set()
+        assert may_renew.wait(20)
+        renew(name)
+
+    async def work() -> None:
+        await replica.lease.renew()
+        replica.leases.renew = renew_slowly  # type: ignore[method-assign] # the storage hangs
+        replica.thread.start()
+        await until(is_renewing.is_set, "the thread renews")
+        await replica.lease.stop()
+        assert not replica.lease.is_valid()
+        may_renew.set()
+        await asyncio.to_thread(replica.thread.join, 20)
+
+    with structlog.testing.capture_logs() as logs:
+        asyncio.run(work())
+    assert replica.leases.list() == {replica.name: STOPPED}
+    assert not replica.lease.is_valid()
+    assert not logs
+    with pytest.raises(LeaseStoppedError):
+        replica.lease.renew_now()

@@ -17,7 +17,7 @@ from tests.simulation.api_server import ApiServer
 from tests.simulation.network import Network
 from tests.simulation.records import ModelLeases, ModelSessionRecords
 from tests.simulation.schedule import Process, Schedule
-from workspace.identifiers import RecordName, ReplicaId, SessionUuid
+from workspace.identifiers import Principal, RecordName, ReplicaId, SessionUuid
 from workspace.leases import RenewalMark
 from workspace.record_store import RecordsEvent, StoredRecord, Version
 from workspace.records import SessionRecord
@@ -109,18 +109,24 @@ class BridgedRecords:
     def find(self, session_uuid: SessionUuid) -> StoredRecord | None:
         return self._model.call(lambda: self._records.find(session_uuid))
 
+    def list_of_principal(self, principal: Principal) -> Sequence[StoredRecord]:
+        return self._model.call(lambda: self._records.list_of_principal(principal))
+
+    def list_held(self, replica: ReplicaId) -> Sequence[StoredRecord]:
+        return self._model.call(lambda: self._records.list_held(replica))
+
     def replace(self, record: SessionRecord, version: Version) -> StoredRecord:
         return self._model.call(lambda: self._records.replace(record, version))
 
     def delete(self, name: RecordName, version: Version) -> None:
         self._model.call(lambda: self._records.delete(name, version))
 
-    def watch(self, stop: threading.Event) -> Iterator[RecordsEvent]:
+    def watch(self, stop: threading.Event, replica: ReplicaId | None = None) -> Iterator[RecordsEvent]:
         events: queue.SimpleQueue[RecordsEvent] = queue.SimpleQueue()
         inner: Any = threads.ModelEvent()
 
         def follow() -> None:
-            for event in self._records.watch(inner):
+            for event in self._records.watch(inner, replica):
                 events.put(event)
 
         following = self._model.submit(follow)
@@ -145,6 +151,9 @@ class BridgedLeases:
 
     def list(self) -> Mapping[ReplicaId, RenewalMark]:
         return self._model.call(self._leases.list)
+
+    def stop(self, replica: ReplicaId) -> None:
+        self._model.call(lambda: self._leases.stop(replica))
 
     def delete(self, replica: ReplicaId) -> None:
         self._model.call(lambda: self._leases.delete(replica))

@@ -10,7 +10,7 @@ import pytest
 from tests.fixture_types import InProcesses, KilledAt
 from workspace.files.leases import FileLeases
 from workspace.identifiers import ReplicaId
-from workspace.leases import LeaseObserver, OwnLease, RenewalMark
+from workspace.leases import STOPPED, LeaseObserver, OwnLease, RenewalMark
 from workspace.record_store import RecordsUnavailableError
 
 A = ReplicaId("a")
@@ -60,7 +60,7 @@ def test_missing_storage_makes_leases_unavailable(root: Path) -> None:
     leases = FileLeases(root)
     leases.renew(A)
     (root / ".lodge").rename(root / "elsewhere")
-    for operation in (leases.list, lambda: leases.renew(A), lambda: leases.delete(A)):
+    for operation in (leases.list, lambda: leases.renew(A), lambda: leases.stop(A), lambda: leases.delete(A)):
         with pytest.raises(RecordsUnavailableError):
             operation()
 
@@ -96,3 +96,52 @@ def test_leases_guarantee_2_own_lease_counts_from_the_start_of_its_renewal() -> 
     held.record_renewal(begun_seconds=100.0)
     assert held.is_valid(109.9)
     assert not held.is_valid(110.0)
+
+
+def test_leases_guarantee_1_stopped_lease_is_lost_at_once() -> None:
+    observer = LeaseObserver(lease_duration_seconds=10)
+    observer.observe({A: STOPPED}, set(), 100.0)
+    assert observer.lost(100.0) == {A}
+    assert observer.due_seconds(100.0) == float("inf")
+    observer.observe({}, {A}, 101.0)
+    assert observer.lost(101.0) == {A}, "the deletion of its lease does not revive a replica"
+    observer.observe({A: RenewalMark("1")}, set(), 102.0)
+    assert observer.lost(102.0) == set()
+
+
+def test_leases_guarantee_2_stopped_own_lease_is_never_valid_again() -> None:
+    held = OwnLease(lease_duration_seconds=10)
+    held.record_renewal(begun_seconds=100.0)
+    held.stop()
+    assert not held.is_valid(100.0)
+    held.record_renewal(begun_seconds=101.0)
+    assert not held.is_valid(101.0)
+
+
+def test_guarantee_4_stop_killed_at_any_step_leaves_a_complete_lease(root: Path, killed_at: KilledAt) -> None:
+    outcomes = set()
+    for step in range(1, 50):
+        FileLeases(root).renew(A)
+        before = FileLeases(root).list()
+        was_killed = killed_at(step, lambda: FileLeases(root).stop(A))
+        after = FileLeases(root).list()
+        assert after in (before, {A: STOPPED})
+        outcomes.add(before == after)
+        FileLeases(root).delete(A)
+        if not was_killed:
+            break
+    assert 1 < step < 49
+    assert outcomes == {True, False}
+
+
+def test_deletion_of_a_stopped_lease_killed_at_any_step_does_not_revive_it(root: Path, killed_at: KilledAt) -> None:
+    FileLeases(root).renew(A)
+    FileLeases(root).stop(A)
+    for step in range(1, 10):
+        was_killed = killed_at(step, lambda: FileLeases(root).delete(A))
+        assert FileLeases(root).list() in ({A: STOPPED}, {})
+        if not was_killed:
+            break
+    assert 1 < step < 9
+    assert not FileLeases(root).list()
+    assert not list((root / ".lodge" / "leases").iterdir())

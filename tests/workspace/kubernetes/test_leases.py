@@ -11,6 +11,7 @@ from kubernetes.client import CoordinationV1Api
 from workspace.identifiers import ReplicaId
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.leases import KubernetesLeases, PodIdentity
+from workspace.leases import STOPPED
 
 A, B = ReplicaId("gateway-a.1"), ReplicaId("gateway-b")
 POD = PodIdentity("gateway-0", "c0ffee", "node-1")
@@ -99,3 +100,40 @@ def test_guarantee_2_renewal_is_one_request(connection: Connection) -> None:
 def _lease(connection: Connection, replica: ReplicaId) -> Any:
     api = CoordinationV1Api(connection.api_client)
     return api.read_namespaced_lease(f"{connection.instance}-{replica}", connection.namespace)
+
+
+def test_guarantee_4_stopped_lease_has_no_holder(connection: Connection, administrator: Connection) -> None:
+    leases = KubernetesLeases(connection, POD)
+    leases.renew(A)
+    leases.stop(A)
+    stopped = _lease(administrator, A)
+    assert not stopped.spec.holder_identity
+    assert stopped.metadata.annotations["sparklodge.io/renewal"] == "stopped"
+    assert leases.list() == {A: STOPPED}
+    assert leases.pods() == {A: POD}
+
+
+def test_guarantee_4_lease_without_holder_is_not_stopped(connection: Connection, administrator: Connection) -> None:
+    leases = KubernetesLeases(connection)
+    leases.renew(A)
+    before = leases.list()
+    _patch(administrator, A, {"spec": {"holderIdentity": ""}})
+    assert leases.list() == before
+    leases.renew(A)
+    assert leases.list() != before
+    assert _lease(administrator, A).spec.holder_identity == A
+
+
+def test_renewal_succeeds_after_others_changed_its_fields(connection: Connection, administrator: Connection) -> None:
+    leases = KubernetesLeases(connection)
+    leases.renew(A)
+    _patch(administrator, A, {"metadata": {"annotations": {"sparklodge.io/renewal": "x"}}, "spec": {"renewTime": None}})
+    for _ in range(2):
+        leases.renew(A)
+        assert leases.list()[A] not in ("x", STOPPED)
+
+
+def _patch(connection: Connection, replica: ReplicaId, patch: object) -> None:
+    CoordinationV1Api(connection.api_client).patch_namespaced_lease(
+        f"{connection.instance}-{replica}", connection.namespace, patch
+    )

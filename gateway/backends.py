@@ -4,14 +4,16 @@ import asyncio
 import hashlib
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 import structlog
 from grpc import aio
 
 from gateway.connections.backend_address import BackendAddress
-from gateway.connections.backend_channel import BackendChannel
+from gateway.connections.backend_channel import KEEPALIVE_SECONDS, BackendChannel
 from gateway.connections.backend_credentials import BackendAccess, BackendCredentials
+from gateway.connections.channel_pool import ChannelPool
 from workspace.identifiers import Principal, RecordName
 from workspace.records import SessionRecord
 
@@ -29,8 +31,8 @@ log = structlog.get_logger(__name__)
 class Backend:
     """A Spark Connect server that is called with encoded messages.
 
-    Calls that end or observe other calls use a connection of their own, so that they do not wait behind many open
-    streams. Every call carries the token of Lodge, if there is one.
+    Calls that end or observe other calls use connections of their own, so that they do not wait behind large messages
+    and many open streams. Every call carries the token of Lodge, if there is one.
 
     Given the path of a method, for example ``/spark.connect.SparkConnectService/Config``, the methods ``unary``,
     ``unary_stream``, ``stream_unary`` and ``stream`` return a function that calls it. The function has the parameters
@@ -39,6 +41,7 @@ class Backend:
     Args:
         address: The configured address, in the form ``sc://host:port`` or ``sc://host:port/;use_ssl=true``.
         credentials: The credentials of Lodge.
+        keepalive_seconds: How long a connection is silent before Lodge sends a ping.
 
     Attributes:
         address: The configured address.
@@ -47,11 +50,18 @@ class Backend:
         BackendAddressError: If the address has another form.
     """
 
-    def __init__(self, address: str, credentials: BackendCredentials | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        credentials: BackendCredentials | None = None,
+        *,
+        keepalive_seconds: float = KEEPALIVE_SECONDS,
+    ) -> None:
         self.address = address
         self._parsed = BackendAddress.parse(address)
         self._credentials = credentials or BackendCredentials(BackendAccess())
-        self._channel, self._control = self._connect()
+        self._keepalive_seconds = keepalive_seconds
+        self._data, self._control = self._connect()
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
@@ -59,41 +69,47 @@ class Backend:
         """Whether a token for this backend can be read on the network."""
         return not (self._parsed.uses_tls or _is_loopback(self._parsed.host))
 
+    @property
+    def open_calls(self) -> int:
+        """The number of calls that have not ended."""
+        return self._data.open_calls + self._control.open_calls
+
     def unary(self, method: str) -> Callable[..., aio.UnaryUnaryCall]:
         """Return the function for a method with a single request and a single response."""
-        return (self._control if method in _CONTROL_METHODS else self._channel).unary(method)
+        return (self._control if method in _CONTROL_METHODS else self._data).choose().unary(method)
 
     def unary_stream(self, method: str) -> Callable[..., aio.UnaryStreamCall]:
         """Return the function for a method with a single request and a stream of responses."""
-        return self._channel.unary_stream(method)
+        return self._data.choose().unary_stream(method)
 
     def stream_unary(self, method: str) -> Callable[..., aio.StreamUnaryCall]:
         """Return the function for a method with a stream of requests and a single response."""
-        return self._channel.stream_unary(method)
+        return self._data.choose().stream_unary(method)
 
     def stream(self, method: str) -> Callable[..., aio.StreamStreamCall]:
         """Return the function for a method with a stream of requests and a stream of responses."""
-        return self._channel.stream(method)
+        return self._data.choose().stream(method)
 
     def reconnect(self) -> None:
         """Use new connections for new calls, with the current TLS files. Running calls continue."""
         if self._parsed.uses_tls:
-            for channel in (self._channel, self._control):
-                closing = asyncio.create_task(channel.close(_OLD_CHANNEL_SECONDS))
+            for pool in (self._data, self._control):
+                closing = asyncio.create_task(pool.close(_OLD_CHANNEL_SECONDS))
                 self._closing.add(closing)
                 closing.add_done_callback(self._closing.discard)
-            self._channel, self._control = self._connect()
+            self._data, self._control = self._connect()
 
     async def close(self) -> None:
         """Close all connections. Running calls fail."""
         for closing in tuple(self._closing):
             closing.cancel()
         await asyncio.gather(*self._closing, return_exceptions=True)
-        await self._channel.close(None)
+        await self._data.close(None)
         await self._control.close(None)
 
-    def _connect(self) -> tuple[BackendChannel, BackendChannel]:
-        return BackendChannel(self._parsed, self._credentials), BackendChannel(self._parsed, self._credentials)
+    def _connect(self) -> tuple[ChannelPool, ChannelPool]:
+        connect = partial(BackendChannel, self._parsed, self._credentials, self._keepalive_seconds)
+        return ChannelPool(connect), ChannelPool(connect)
 
 
 def _is_loopback(host: str) -> bool:
@@ -118,6 +134,7 @@ class Backends:
         own: The addresses of the dedicated backends, by principal.
         own_only: If True, only dedicated backends are allowed.
         access: How Lodge authenticates to the backends.
+        keepalive_seconds: How long a connection is silent before Lodge sends a ping.
 
     Raises:
         BackendAddressError: If an address does not have the form ``sc://host:port`` or
@@ -132,12 +149,16 @@ class Backends:
         *,
         own_only: bool = False,
         access: BackendAccess = _NO_ACCESS,
+        keepalive_seconds: float = KEEPALIVE_SECONDS,
     ) -> None:
         self._own = own
         self._own_only = own_only
         self._shared = () if own_only else tuple(shared)
         self._credentials = BackendCredentials(access)
-        self._by_address = {address: Backend(address, self._credentials) for address in (*self._shared, *own.values())}
+        self._by_address = {
+            address: Backend(address, self._credentials, keepalive_seconds=keepalive_seconds)
+            for address in (*self._shared, *own.values())
+        }
         exposed = [address for address, backend in self._by_address.items() if backend.exposes_token]
         exposed = [address for address in exposed if self._credentials.metadata(address)]
         if exposed:

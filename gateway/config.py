@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gateway.admission.limits import AdmissionLimits
+from gateway.connections.backend_channel import KEEPALIVE_SECONDS
 from gateway.connections.backend_credentials import BackendAccess
 from gateway.connections.listener import ConnectionLimits, ServerTls
 from workspace.identifiers import Principal
@@ -56,6 +57,7 @@ class GatewayConfig:
         admins: The administrators: principals, and groups in the form ``group:NAME``.
         principal_backends: The dedicated backends of principals, by principal.
         backend_access: How the replica authenticates to its backends.
+        backend_keepalive_seconds: How long a connection to a backend is silent before the replica sends a ping.
         connections: The limits for connections of clients.
         tls: The TLS settings for clients. None for connections without TLS.
     """
@@ -77,5 +79,6 @@ class GatewayConfig:
     admins: tuple[str, ...] = ()
     principal_backends: Mapping[Principal, str] = field(default_factory=dict)
     backend_access: BackendAccess = field(default_factory=BackendAccess)
+    backend_keepalive_seconds: float = KEEPALIVE_SECONDS
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     tls: ServerTls | None = None

@@ -92,7 +92,11 @@ class Gateway:
         """
         config = self._config
         self._backends = Backends(
-            config.backends, config.principal_backends, own_only=config.impersonation, access=config.backend_access
+            config.backends,
+            config.principal_backends,
+            own_only=config.impersonation,
+            access=config.backend_access,
+            keepalive_seconds=config.backend_keepalive_seconds,
         )
         self._listener = Listener(config.listen, config.connections, config.tls, config.max_message_bytes)
         self._sessions = Sessions(

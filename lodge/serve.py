@@ -185,6 +185,7 @@ def config_for(
         admins=settings.admins,
         principal_backends={Principal(name): address for name, address in settings.principal_backend.items()},
         backend_access=backend_access(settings, {} if spark is None else {spark.address: spark_token}),
+        backend_keepalive_seconds=settings.backend_keepalive.total_seconds(),
         connections=connection_limits(settings, raise_open_file_limit()),
         tls=server_tls(settings, methods),
     )

@@ -381,6 +381,12 @@ class ServeSettings(ReapSettings):
         description="A connection without a running request is closed after this time. Clients connect again by "
         "themselves. Default: 30m.",
     )
+    backend_keepalive: setting_types.Duration = Field(
+        timedelta(seconds=15),
+        description="After this time without data from a backend, Lodge sends a ping. If the backend does not answer "
+        "within 12 seconds, Lodge closes the connection and reattaches to its statements. Use 330s for Spark before "
+        "version 4.3, which closes connections with frequent pings. Default: 15s.",
+    )
     tls: TlsMapping = Field(
         None,
         description="The files for TLS connections of clients, such as {certificate: /etc/lodge/tls.crt, key: "

@@ -110,6 +110,7 @@ EVERYTHING: Values = {
     },
     "config": {
         "audit_log": "/tmp/audit.log",
+        "backend_keepalive": "20s",
         "connection_idle_timeout": "7m",
         "failed_logins_per_minute": 7,
         "max_connection_age": "7m",

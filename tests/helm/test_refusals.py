@@ -90,6 +90,7 @@ SETTINGS: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "new_sessions_per_minute": _COUNTS,
     "principal_new_sessions_per_minute": _COUNTS,
     "principal_requests_per_second": _COUNTS,
+    "backend_keepalive": _DURATIONS,
     "connection_idle_timeout": _DURATIONS,
     "max_connection_age": _DURATIONS,
     "request_timeout": _DURATIONS,

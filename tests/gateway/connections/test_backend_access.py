@@ -19,7 +19,6 @@ from gateway.connections.backend_address import BackendAddress, BackendAddressEr
 from gateway.connections.backend_channel import add_metadata
 from gateway.connections.backend_credentials import BackendAccess, BackendCredentials
 from gateway.connections.credential_files import CredentialFileError
-from tests.gateway.connections.echo import until
 from tests.gateway.connections.tls_terminator import TlsTerminator
 from tests.identity.certificates import DAY, CertificateAuthority
 from workspace.identifiers import Principal, record_name
@@ -267,22 +266,6 @@ async def test_changed_ca_is_used_and_running_calls_continue(
         assert await running.read() == b"2", "a running call keeps its connection"
         running.cancel()
         await backends.close()
-
-
-async def test_interrupt_does_not_wait_behind_open_streams(fake: FakeBackend) -> None:
-    backend = Backend(fake.address)
-    running = [backend.unary_stream(SERVICE + "ExecutePlan")(b"x") for _ in range(100)]
-    for each in running:
-        assert await each.read() == b"started"
-    waiting = backend.unary_stream(SERVICE + "ExecutePlan")(b"x")
-    queued = asyncio.ensure_future(waiting.read())
-    for name in ("Interrupt", "GetStatus", "ReleaseExecute", "ReleaseSession", "FetchErrorDetails"):
-        assert await backend.unary(SERVICE + name)(b"x", timeout=SECONDS) == b"x"
-    assert fake.executions == 100, "the server accepts 100 streams of a connection"
-    running[0].cancel()
-    await until(lambda: fake.executions == 101, "the statement that waited is executed")
-    assert await queued == b"started"
-    await backend.close()
 
 
 async def test_adding_the_token_costs_little() -> None:

@@ -1,4 +1,4 @@
-"""A TCP proxy that loses chosen answers and resets connections. It sees only bytes, as a network does."""
+"""A TCP proxy that loses, delays and drops bytes, and resets connections. It sees only bytes, as a network does."""
 
 import selectors
 import socket
@@ -18,10 +18,16 @@ class TcpProxy:
     Attributes:
         port: The port for clients.
         is_silent: Whether the proxy forwards nothing while connections stay open.
+        delay_seconds: How long the proxy keeps each block of bytes.
+        connections: The number of connections that clients have opened.
+        forwarded_bytes: The number of forwarded bytes.
     """
 
     def __init__(self, server_port: int) -> None:
         self.is_silent = False
+        self.delay_seconds = 0.0
+        self.connections = 0
+        self.forwarded_bytes = 0
         self._server_port = server_port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -29,6 +35,9 @@ class TcpProxy:
         self._answers_before = 0
         self._asked: set[socket.socket] = set()
         self._open: set[socket.socket] = set()
+        self._clients: set[socket.socket] = set()
+        self._dropping: set[socket.socket] = set()
+        self._reset_at_bytes: int | None = None
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -50,6 +59,33 @@ class TcpProxy:
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.cut()
 
+    def reset_after(self, more_bytes: int) -> None:
+        """Reset all connections once, after a number of further bytes."""
+        self._reset_at_bytes = self.forwarded_bytes + more_bytes
+
+    @property
+    def has_reset(self) -> bool:
+        """Whether the reset of :meth:`reset_after` has happened."""
+        return self._reset_at_bytes is None
+
+    @property
+    def open_connections(self) -> int:
+        """The number of connections that clients have not closed."""
+        return len(self._clients)
+
+    def drop(self) -> None:
+        """Discard all bytes on the open connections without closing them, as a firewall that has forgotten them.
+
+        New connections work.
+        """
+        self._dropping |= self._open
+
+    def half_close(self) -> None:
+        """End the stream of bytes from the server to the client on all connections. The other direction stays open."""
+        for end in list(self._clients):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_WR)
+
     def lose_answer(self, before_loss: Callable[[], object] = lambda: None, *, after: int = 0) -> None:
         """Close the connection instead of forwarding an answer, after a number of other answers.
 
@@ -70,25 +106,41 @@ class TcpProxy:
             client,
             socket.create_connection(("127.0.0.1", self._server_port)) as server,
         ):
+            self.connections += 1
             self._open |= {client, server}
+            self._clients.add(client)
             selector.register(client, selectors.EVENT_READ, server)
             selector.register(server, selectors.EVENT_READ, client)
-            while self._hands_on(selector, server):
+            while selector.get_map() and self._hands_on(selector, server):
                 pass
+        self._clients.discard(client)
 
     def _hands_on(self, selector: selectors.BaseSelector, server: socket.socket) -> bool:
         """Forward some bytes, and return False when the connection has ended."""
         for key, _ in selector.select(_LOOK_SECONDS):
+            assert isinstance(key.fileobj, socket.socket)
+            if key.fileobj in self._dropping:
+                if not key.fileobj.recv(_BLOCK_BYTES):
+                    selector.unregister(key.fileobj)
+                    key.fileobj.close()
+                    self._clients.discard(key.fileobj)
+                continue
             if self.is_silent:
                 threading.Event().wait(_LOOK_SECONDS)
                 return True
-            assert isinstance(key.fileobj, socket.socket)
             block = key.fileobj.recv(_BLOCK_BYTES)
             if not block or (key.fileobj is server and self._loses(server)):
                 return False
             if key.fileobj is not server:
                 self._asked.add(server)
+            if self.delay_seconds:
+                threading.Event().wait(self.delay_seconds)
             key.data.sendall(block)
+            self.forwarded_bytes += len(block)
+            if self._reset_at_bytes is not None and self.forwarded_bytes >= self._reset_at_bytes:
+                self._reset_at_bytes = None
+                self.reset()
+                return False
         return True
 
     def _loses(self, server: socket.socket) -> bool:

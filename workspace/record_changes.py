@@ -16,7 +16,7 @@ from dataclasses import replace
 from workspace.identifiers import RecordName, ReplicaId
 from workspace.name_comparison import comparable_name
 from workspace.record_store import RecordConflictError, RecordError, SessionRecords, StoredRecord
-from workspace.records import Answer, PendingWrite, Phase, SessionRecord, TableState, TemporaryTable
+from workspace.records import Answer, PendingChange, PendingWrite, Phase, SessionRecord, TableState, TemporaryTable
 from workspace.retries import retry_on
 
 _MAX_ANSWERS = 32
@@ -105,6 +105,23 @@ def remove_writes(record: SessionRecord, replicas: Set[ReplicaId]) -> SessionRec
 def find_answer(record: SessionRecord, operation_id: str) -> Answer | None:
     """Return the stored answer to an operation, or None if there is no answer."""
     return next((answer for answer in record.answers if answer.operation_id == operation_id), None)
+
+
+def find_change(record: SessionRecord, operation_id: str) -> tuple[TemporaryTable | None, PendingChange] | None:
+    """Return the pending change of an operation, together with its temporary table.
+
+    The table is None if the change creates a permanent table. The result is None if no change is pending.
+    """
+    for table in record.tables:
+        for change in table.pending_changes:
+            if change.operation_id == operation_id:
+                return table, change
+    return next(((None, write) for write in record.writes if write.operation_id == operation_id), None)
+
+
+def is_known(record: SessionRecord, operation_id: str) -> bool:
+    """Return whether a session record shows that an operation has begun: by its pending change or by its answer."""
+    return find_answer(record, operation_id) is not None or find_change(record, operation_id) is not None
 
 
 def find_table(record: SessionRecord, name: str) -> TemporaryTable | None:

@@ -6,12 +6,13 @@ result, so its checks and its result apply to the same version of the record. If
 or completed a change, the original statement therefore fails at its next step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gateway.errors import GatewayError, table_not_found
+from gateway.tables.errors import ChangeTakenError, StatementStartedError
 from workspace.identifiers import ReplicaId, TableUuid
-from workspace.record_changes import find_table, put_table, remove_table
+from workspace.record_changes import find_change, find_table, is_known, put_table, remove_table
 from workspace.records import (
     PendingChange,
     PendingDrop,
@@ -110,6 +111,25 @@ def publish(
     )
 
 
+def begin_once(
+    change: PendingChange, begin: Callable[[SessionRecord], SessionRecord]
+) -> Callable[[SessionRecord], SessionRecord]:
+    """Return a transition that begins a change, unless the record shows that its operation has begun before.
+
+    The transition raises StatementStartedError in that case.
+    """
+
+    def transition(record: SessionRecord) -> SessionRecord:
+        found = find_change(record, change.operation_id)
+        if found is not None and found[1] == change:
+            return record  # the answer to an earlier attempt to store the record was lost
+        if is_known(record, change.operation_id):
+            raise StatementStartedError
+        return begin(record)
+
+    return transition
+
+
 def take_over(record: SessionRecord, table: TemporaryTable, change: PendingChange, replica: ReplicaId) -> SessionRecord:
     """Return the session record with a change assigned to another replica.
 
@@ -120,11 +140,11 @@ def take_over(record: SessionRecord, table: TemporaryTable, change: PendingChang
         replica: The replica that executes the change from now on.
 
     Raises:
-        GatewayError: If the change is different from what the caller read.
+        ChangeTakenError: If the change is different from what the caller read.
     """
-    current = _require_same(record, table, _DROPPED)
-    if change not in current.pending_changes:
-        raise table_not_found(table.name, "Another gateway completed or undid the statement. Run the statement again.")
+    current = same_table(record, table)
+    if current is None or change not in current.pending_changes:
+        raise ChangeTakenError
     mine = replace(change, replica=replica)
     if isinstance(mine, PendingDrop):
         return put_table(record, replace(current, drop=mine))

@@ -18,6 +18,14 @@ class AlreadyExistsError(SparkError):
         super().__init__("TABLE_OR_VIEW_ALREADY_EXISTS", text, relationName=relation_name([*schema.split("."), name]))
 
 
+class StatementStartedError(Exception):
+    """A statement that began before under the same operation id, usually at another replica."""
+
+
+class ChangeTakenError(Exception):
+    """A change that another replica took over, completed or undid."""
+
+
 def outside_of_temporary_workspace(workspaces: Workspaces) -> GatewayError:
     """Return the error for a temporary table outside the default temporary workspace."""
     return GatewayError(

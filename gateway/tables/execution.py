@@ -19,7 +19,8 @@ Guarantees:
    even if it is interrupted at the last moment.
 3. If a replica is lost, its begun changes are undone by the reaper, or taken over by the replica to which the client
    reconnects. Its published changes are completed by the next replica that reads the record.
-4. The backend writes under a separate operation id, which is the name of the directory. If a client sends its own
+4. A statement begins once, even if a client sends it to several replicas at once under the same operation id.
+5. The backend writes under a separate operation id, which is the name of the directory. If a client sends its own
    operation id to the backend, the backend responds with "not found". The client therefore never mistakes the result of
    the backend for the result of the whole statement.
 
@@ -45,9 +46,15 @@ from gateway.storage import Storage
 from gateway.stored_tables.table_plans import ROWS_WRITTEN, to_spark_path
 from gateway.tables.answers import answer_to
 from gateway.tables.background import BackgroundTasks, run_to_completion
-from gateway.tables.changes import complete, pending_change, publish, same_table, take_over
+from gateway.tables.changes import begin_once, complete, pending_change, publish, same_table, take_over
 from gateway.tables.deletion import DirectoryDeletion
-from gateway.tables.errors import statement_failed, statement_lost, statement_unfinished
+from gateway.tables.errors import (
+    ChangeTakenError,
+    StatementStartedError,
+    statement_failed,
+    statement_lost,
+    statement_unfinished,
+)
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
 from gateway.tables.undo import Undo, UndoPendingError
@@ -121,8 +128,7 @@ class StatementExecutor:
         """
 
         async def run() -> Answer | None:
-            self._sessions.require_lease(execution.session)
-            await self._records.change(execution.session, begin)
+            await self._begin(execution, write, begin)
             written = execution.backend.execute(
                 await plan(await self.create_path(execution.session, write.directory)),
                 operation_id=write.directory,
@@ -153,8 +159,7 @@ class StatementExecutor:
         """
 
         async def run() -> Answer | None:
-            self._sessions.require_lease(execution.session)
-            await self._records.change(execution.session, begin)
+            await self._begin(execution, drop, begin)
             return await self._complete(execution, table, drop)
 
         return await self._run_or_undo(execution, table, drop, run)
@@ -165,6 +170,7 @@ class StatementExecutor:
         """Complete a write of a lost replica if the backend still runs the write.
 
         Raises:
+            ChangeTakenError: If another replica took over the write first.
             GatewayError: If the statement failed. The statement is undone.
         """
         own = replace(write, replica=self._replica)
@@ -180,10 +186,22 @@ class StatementExecutor:
         """Complete a change that a lost replica published.
 
         Raises:
-            GatewayError: If another replica took over the change, or the backend or the storage fails.
+            ChangeTakenError: If another replica took over the change.
+            GatewayError: If the backend or the storage fails.
         """
         await self._take_over(execution, table, change)
         await self._complete(execution, table, change)
+
+    async def _begin(
+        self, execution: Execution, change: PendingChange, begin: Callable[[SessionRecord], SessionRecord]
+    ) -> None:
+        """Add a change to the record, unless the same statement has begun before.
+
+        Raises:
+            StatementStartedError: If the record contains another change, or the answer, of the same operation.
+        """
+        self._sessions.require_lease(execution.session)
+        await self._records.change(execution.session, begin_once(change, begin))
 
     async def _take_over(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> None:
         """Assign a change to this replica, so that the former replica does not undo it."""
@@ -271,6 +289,8 @@ class StatementExecutor:
     ) -> Response:
         try:
             answer = await run()
+        except (StatementStartedError, ChangeTakenError):  # another statement owns the change
+            raise
         except BaseException as error:  # noqa: BLE001 - a cancelled statement is undone as well
             try:
                 answer = await run_to_completion(self._undo.undo(execution, table, change))

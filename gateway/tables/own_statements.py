@@ -35,7 +35,7 @@ from gateway.sql_relations import find_sql, find_sql_relation
 from gateway.storage import Storage
 from gateway.tables.clones import TableCopies
 from gateway.tables.data_frame_commands import DataFrameCommands, concerns_tables
-from gateway.tables.errors import statement_lost
+from gateway.tables.errors import ChangeTakenError, StatementStartedError, statement_lost
 from gateway.tables.execution import StatementExecutor
 from gateway.tables.permanent_tables import PermanentTables
 from gateway.tables.quotas import Quotas
@@ -48,8 +48,8 @@ from gateway.tables.statement_context import Execution, StatementContext
 from gateway.tables.temporary_tables import TemporaryTables
 from workspace.identifiers import ReplicaId
 from workspace.leases import LeaseObserver
-from workspace.record_changes import find_answer
-from workspace.records import PendingChange, PendingWrite, SessionRecord, TableState, TemporaryTable
+from workspace.record_changes import find_answer, find_change, is_known
+from workspace.records import PendingWrite, SessionRecord, TableState, TemporaryTable
 
 _MAX_POLL_SECONDS = 1.0
 
@@ -164,7 +164,7 @@ class OwnStatements:
         execution = Execution(session, operation, backend, settings, request.identity)
         self._sessions.require_lease(session)  # fail early, because reading the record can take long
         record = await self._read_record(session, backend, settings)
-        if _is_known(record, operation.id):
+        if is_known(record, operation.id):
             self._operations.start(operation, lambda: self._follow(execution))
             return operation
         if await self._tables.complete_published(execution, record):
@@ -179,7 +179,7 @@ class OwnStatements:
             work = await self._commands.work(context, plan)
         if work is None:
             return None
-        self._operations.start(operation, work)
+        self._operations.start(operation, lambda: self._run_or_follow(work, execution))
         return operation
 
     async def running_writes(self, session: Session) -> Mapping[str, str]:
@@ -215,7 +215,7 @@ class OwnStatements:
             GatewayError: If the session has ended, or the storage fails.
         """
         record = await self._records.read(session)
-        if not _is_known(record, request.operation_id):
+        if not is_known(record, request.operation_id):
             return None
         client_request = base_pb2.ExecutePlanRequest(
             session_id=request.session_id,
@@ -274,6 +274,13 @@ class OwnStatements:
             return record
         return replace(record, tables=tuple([await _as_spark_names(table, backend) for table in record.tables]))
 
+    async def _run_or_follow(self, work: Runner, execution: Execution) -> Response:
+        """Execute a statement, or follow it if another replica began it under the same operation id."""
+        try:
+            return await work()
+        except StatementStartedError:
+            return await self._follow(execution)
+
     async def _follow(self, execution: Execution) -> Response:
         """Wait for a statement that another replica started, and return its answer.
 
@@ -290,7 +297,7 @@ class OwnStatements:
             answer = find_answer(record, execution.operation.id)
             if answer is not None:
                 return build_row_response(dict(answer.values))
-            found = _find_change(record, execution.operation.id)
+            found = find_change(record, execution.operation.id)
             if found is None:
                 raise statement_lost()
             table, change = found
@@ -298,12 +305,14 @@ class OwnStatements:
                 await asyncio.sleep(min(lease_seconds / 5, _MAX_POLL_SECONDS))
             elif table is None:
                 raise statement_lost()
-            elif isinstance(change, PendingWrite) and not change.is_published:
-                execution.operation.executes = True
-                return await self._tables.take_over(execution, table, change)
             else:
                 execution.operation.executes = True
-                await self._executor.complete_for(execution, table, change)
+                try:
+                    if isinstance(change, PendingWrite) and not change.is_published:
+                        return await self._tables.take_over(execution, table, change)
+                    await self._executor.complete_for(execution, table, change)
+                except ChangeTakenError:  # follow the replica that was faster
+                    execution.operation.executes = False
 
     async def _is_lost(self, replica: ReplicaId, observer: LeaseObserver) -> bool:
         """Return whether the replica that executes a change is lost.
@@ -333,16 +342,3 @@ async def _as_spark_names(table: TemporaryTable, backend: BackendSession) -> Tem
     if table.name == lower_case or table.state is not TableState.READY:
         return table
     return table if await backend.table_exists(qualify_with_session(table.name)) else replace(table, name=lower_case)
-
-
-def _is_known(record: SessionRecord, operation_id: str) -> bool:
-    return find_answer(record, operation_id) is not None or _find_change(record, operation_id) is not None
-
-
-def _find_change(record: SessionRecord, operation_id: str) -> tuple[TemporaryTable | None, PendingChange] | None:
-    """Return the pending change of an operation, together with its temporary table."""
-    for table in record.tables:
-        for change in table.pending_changes:
-            if change.operation_id == operation_id:
-                return table, change
-    return next(((None, write) for write in record.writes if write.operation_id == operation_id), None)

@@ -30,6 +30,7 @@ from gateway.stored_tables.table_descriptions import TableDescription, list_perm
 from gateway.stored_tables.table_plans import ROWS_WRITTEN
 from gateway.tables.answers import created, not_created, table_dropped
 from gateway.tables.background import run_to_completion
+from gateway.tables.changes import begin_once
 from gateway.tables.errors import AlreadyExistsError, statement_lost
 from gateway.tables.execution import StatementExecutor, new_directory
 from gateway.tables.new_tables import NewTable
@@ -117,7 +118,8 @@ class PermanentTables:
         rows = 0
         try:
             self._sessions.require_lease(session)
-            await self._records.change(session, lambda record: replace(record, writes=(*record.writes, write)))
+            begin = begin_once(write, lambda record: replace(record, writes=(*record.writes, write)))
+            await self._records.change(session, begin)
             path = await self._executor.create_path(session, write.directory)
             operation = execution.operation
             result = await execution.backend.execute(

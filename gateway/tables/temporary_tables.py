@@ -29,7 +29,6 @@ from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import BackendError, GatewayError, table_not_found
 from gateway.file_systems import file_systems
 from gateway.responses import Response
-from gateway.sessions.session import Session
 from gateway.sql.name_syntax import qualify_with_session
 from gateway.storage import Storage
 from gateway.stored_tables.listings import build_create_statement
@@ -37,7 +36,7 @@ from gateway.stored_tables.storage_formats import find_storage_format
 from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, build_write, encode_schema
 from gateway.tables.answers import not_created
 from gateway.tables.changes import begin_drop, begin_write
-from gateway.tables.errors import AlreadyExistsError
+from gateway.tables.errors import AlreadyExistsError, ChangeTakenError, StatementStartedError
 from gateway.tables.execution import CheckSize, StatementExecutor, new_directory
 from gateway.tables.insertions import Insertion, fit_columns
 from gateway.tables.new_tables import NewTable
@@ -48,7 +47,7 @@ from gateway.tables.views import views_in
 from workspace.identifiers import ReplicaId, TableUuid
 from workspace.leases import STOPPED
 from workspace.name_comparison import comparable_name
-from workspace.record_changes import find_table, put_table
+from workspace.record_changes import find_table, is_known, put_table
 from workspace.records import PendingDrop, PendingWrite, SessionRecord, TableState, TemporaryTable, WriteKind
 from workspace.workspaces import Workspace
 
@@ -121,7 +120,7 @@ class TemporaryTables:
             return new.plan(path)
 
         try:
-            await self._check_name(session, new.name)
+            await self._check_name(execution, new.name)
             answer = await self._executor.execute_write(
                 execution,
                 table,
@@ -274,6 +273,8 @@ class TemporaryTables:
             if change.replica not in alive:
                 try:
                     await self._executor.complete_for(execution, table, change)
+                except ChangeTakenError:
+                    log.info("statement_completed_elsewhere", table=table.name)
                 except (GatewayError, OSError) as error:
                     log.warning("statement_not_completed", table=table.name, reason=str(error))
         return True
@@ -282,12 +283,17 @@ class TemporaryTables:
         """Return the error for a name that exists in the default temporary workspace."""
         return AlreadyExistsError(name, self._workspaces.now.temporary.name)
 
-    async def _check_name(self, session: Session, name: str) -> None:
+    async def _check_name(self, execution: Execution, name: str) -> None:
         """Check that a name is unused and that the principal can have one more table."""
+        session = execution.session
         if await self._storage.read_workspace(_is_taken, self._workspaces.now.temporary, name):
             raise self.already_exists(name)
-        if self._quotas.has_principal_tables and find_table(await self._records.read(session), name) is not None:
-            raise self.already_exists(name)
+        if self._quotas.has_principal_tables:
+            record = await self._records.read(session)
+            if is_known(record, execution.operation.id):
+                raise StatementStartedError
+            if find_table(record, name) is not None:
+                raise self.already_exists(name)
         await self._quotas.check_principal_tables(session)
 
     def _claim(self, record: SessionRecord, table: TemporaryTable) -> SessionRecord:

@@ -10,6 +10,7 @@ from gateway.errors import GatewayError
 from gateway.tables.changes import (
     begin_copy,
     begin_drop,
+    begin_once,
     begin_write,
     complete,
     pending_change,
@@ -17,10 +18,11 @@ from gateway.tables.changes import (
     take_over,
     undo,
 )
+from gateway.tables.errors import ChangeTakenError, StatementStartedError
 from tests.records import a_record
 from workspace.identifiers import ReplicaId, TableUuid
-from workspace.record_changes import remove_writes
-from workspace.records import PendingDrop, PendingWrite, TableState, TemporaryTable, WriteKind
+from workspace.record_changes import add_answer, remove_writes
+from workspace.records import Answer, PendingDrop, PendingWrite, TableState, TemporaryTable, WriteKind
 
 A, B = ReplicaId("a"), ReplicaId("b")
 
@@ -98,10 +100,28 @@ def test_first_replica_does_not_undo_write_after_take_over():
     assert undo(record, table, own) == record
     with pytest.raises(GatewayError, match="considered this gateway lost"):
         publish(record, table, own, rows=1, size_bytes=1)
-    with pytest.raises(GatewayError, match="Another gateway completed"):
+    with pytest.raises(ChangeTakenError):
         take_over(record, table, own, A)
     assert publish(record, table, mine, rows=1, size_bytes=1).tables[0].state is TableState.READY
     assert undo(record, table, mine).tables == ()
+
+
+def test_statement_begins_once():
+    own, drop = write(1, WriteKind.INSERTION), PendingDrop("operation 9", A, "{}")
+    steps = [
+        (own, lambda change: lambda record: begin_write(record, TABLE, change)),
+        (drop, lambda change: lambda record: begin_drop(record, TABLE, change)),
+    ]
+    for change, begin in steps:
+        begun = begin_once(change, begin(change))(a_record(tables=(TABLE,)))
+        assert begin_once(change, begin(change))(begun) == begun, "an attempt whose answer was lost is not repeated"
+        with pytest.raises(StatementStartedError):
+            begin_once(replace(change, replica=B), begin(change))(begun)
+        with pytest.raises(StatementStartedError):
+            begin_once(replace(own, directory=directory(2), operation_id=change.operation_id), begin(change))(begun)
+        answered = add_answer(complete(begun, TABLE, change), Answer(change.operation_id, ()))
+        with pytest.raises(StatementStartedError):
+            begin_once(change, begin(change))(answered)
 
 
 def test_dropping_table_takes_no_rows_and_undo_makes_it_ready():

@@ -93,6 +93,11 @@ class BackendSession:
         self._backend = backend
         self._request = request
         self._metadata = metadata
+        self._leaves_operations = False
+
+    def leave_operations(self) -> None:
+        """Let operations continue at the backend when their execution here is cancelled."""
+        self._leaves_operations = True
 
     async def analyze_schema(self, relation: relations_pb2.Relation) -> StructType:
         """Return the schema of a relation.
@@ -252,7 +257,8 @@ class BackendSession:
                 if error is not None:
                     await self._fail(error, following)
         except asyncio.CancelledError:
-            await self._stop(following)
+            if not self._leaves_operations:
+                await self._stop(following)
             raise
         finally:
             error = None  # an error and a frame that refer to each other would keep the plan in memory

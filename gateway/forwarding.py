@@ -23,7 +23,8 @@ import grpc
 from grpc import aio
 
 from gateway.admission.admission import AdmittedCall
-from gateway.backends import Backend
+from gateway.backends import SERVICE, Backend
+from gateway.drain import Drain
 from gateway.error_status import Metadata, forwardable
 from gateway.errors import GatewayError
 from gateway.futures import retrieve_error
@@ -126,21 +127,44 @@ async def forward_upload(backend: Backend, method: str, requests: RequestStream,
 
 
 async def forward_responses(
-    backend: Backend, method: str, request: bytes, context: AdmittedCall, observe: ResponseObserver
+    backend: Backend,
+    request: Request,
+    data: bytes,
+    context: AdmittedCall,
+    *,
+    observe: ResponseObserver,
+    drain: Drain,
 ) -> None:
     """Forward a call with a single request and a stream of responses.
 
     Args:
         backend: The backend of the session.
-        method: The path of the method.
-        request: The request for the backend.
+        request: The request of the client.
+        data: The encoded request for the backend.
         context: The call of the client.
         observe: A function that is called with each response, before the response is sent.
+        drain: Ends the stream when the gateway stops, if the client can reattach to the operation.
 
     Raises:
         aio.AioRpcError: If the call to the backend fails.
+        GatewayStoppingError: If the gateway stops.
     """
-    await _pass_stream(backend.unary_stream(method)(request, **call_arguments(context)), context, observe)
+    call = backend.unary_stream(SERVICE + request.method)(data, **call_arguments(context))
+
+    def end() -> None:
+        if _is_reattachable(request):
+            call.cancel()
+
+    with drain.handing_over(end):
+        await _pass_stream(call, context, observe)
+
+
+def _is_reattachable(request: Request) -> bool:
+    """Return whether the client can reattach to the operation of a request."""
+    if request.method != "ExecutePlan":
+        return request.method == "ReattachExecute"
+    options = request.decode_without_plan().request_options
+    return any(option.reattach_options.reattachable for option in options)
 
 
 async def forward_stream(backend: Backend, method: str, requests: RequestStream, context: AdmittedCall) -> None:

@@ -14,7 +14,8 @@ Guarantees:
 3. An interrupt by operation id, by tag or of all operations ends the operation with the same error as in Spark, and
    undoes its effects.
 4. If no stream follows an operation for the detached timeout, the operation is interrupted if it is still running, and
-   is then discarded, as in Spark.
+   is then discarded, as in Spark. If another replica also serves the session, the client may have moved there and wait
+   for the operation. Then the operation continues.
 5. A used operation id is rejected for as long as Spark would reject it, even after the operation was released.
 6. An operation that has ended keeps only its responses or its error. The error has no traceback, so the plan and the
    intermediate data of a failed statement are freed at once. Nothing refers to an operation after its release.
@@ -31,7 +32,7 @@ import time
 import uuid
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import structlog
@@ -95,6 +96,11 @@ class Operation:
         return self._watchers > 0
 
     @property
+    def has_responded(self) -> bool:
+        """Whether a client may have received a response."""
+        return bool(self._responses)
+
+    @property
     def unwatched_seconds(self) -> float:
         """How long no stream has followed the operation. 0 while a stream follows it."""
         return 0.0 if self._watchers else time.monotonic() - self._unwatched_since_seconds
@@ -151,6 +157,11 @@ class Operation:
             self._task.cancel()
         await asyncio.wait([self._task])
         return True
+
+    async def ended(self) -> None:
+        """Wait until the operation has ended."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
 
     def release_until(self, response_id: str) -> None:
         """Discard all responses up to the given response. The client has read them."""
@@ -246,10 +257,17 @@ class Operations:
     Args:
         detached_timeout_seconds: How long an operation and its responses are kept while no stream follows the
             operation.
+        may_be_followed_elsewhere: A function that returns whether a client may follow an operation at another
+            replica. Such an operation continues. By default, no client does.
     """
 
-    def __init__(self, detached_timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        detached_timeout_seconds: float,
+        may_be_followed_elsewhere: Callable[[Operation], Awaitable[bool]] | None = None,
+    ) -> None:
         self._detached_timeout_seconds = detached_timeout_seconds
+        self._may_be_followed_elsewhere = may_be_followed_elsewhere
         self._by_key: dict[_OperationKey, Operation] = {}
         self._used: OrderedDict[_OperationKey, None] = OrderedDict()
         self._timers: dict[_OperationKey, asyncio.TimerHandle] = {}
@@ -318,6 +336,19 @@ class Operations:
             await operation.interrupt()
             self._forget(operation)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether an operation is running."""
+        return any(not operation.is_finished for operation in self._by_key.values())
+
+    async def wait(self, timeout_seconds: float) -> None:
+        """Wait until all operations have ended, or the timeout has passed."""
+        running = [operation.ended() for operation in self._by_key.values() if not operation.is_finished]
+        if running and timeout_seconds > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_seconds):
+                    await asyncio.gather(*running)
+
     async def end_all(self) -> None:
         """Interrupt all operations, and wait until they are undone."""
         for operation in list(self._by_key.values()):
@@ -343,9 +374,17 @@ class Operations:
         is_known = self._by_key.get(operation.key) is operation
         if not is_known or operation.unwatched_seconds < self._detached_timeout_seconds - _CLOCK_SLACK_SECONDS:
             return
-        self._forget(operation)
-        if not operation.is_finished:
-            self._own(asyncio.create_task(operation.interrupt()))
+        if operation.is_finished:
+            self._forget(operation)
+        else:
+            self._own(asyncio.create_task(self._abandon_running(operation)))
+
+    async def _abandon_running(self, operation: Operation) -> None:
+        if self._may_be_followed_elsewhere is not None and await self._may_be_followed_elsewhere(operation):
+            self._abandon_later(operation)
+        elif not operation.is_watched:
+            self._forget(operation)
+            await operation.interrupt()
 
     def _own(self, task: asyncio.Task[Any]) -> None:
         """Keep a reference to a task, so that it is not garbage-collected while it runs."""

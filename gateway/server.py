@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -16,10 +16,11 @@ from gateway.backends import SERVICE, Backends
 from gateway.config import GatewayConfig
 from gateway.connections.listener import Addresses, Listener
 from gateway.current_workspaces import CurrentWorkspaces
+from gateway.drain import Drain
 from gateway.errors import GatewayError
 from gateway.metrics import GatewayMetrics, GatewayState
 from gateway.names.path_checks import PathChecks
-from gateway.operations import Operations
+from gateway.operations import Operation, Operations
 from gateway.request_pools import RequestPools
 from gateway.service import SparkConnectService
 from gateway.sessions.record_watch import RecordWatch
@@ -28,12 +29,13 @@ from gateway.statement_audit import StatementAudit
 from gateway.storage import Storage
 from gateway.tables.own_statements import OwnStatements
 from workspace.identifiers import ReplicaId
-from workspace.leases import Leases
+from workspace.leases import Leases, RenewalMark
 from workspace.locations import SessionLocations
 from workspace.record_store import SessionRecords
 from workspace.workspaces import Workspaces
 
 _CREDENTIALS_SECONDS = 2.0
+_UNDO_SHARE = 0.2  # of the drain timeout, for what happens after the gateway has given up
 
 log = structlog.get_logger(__name__)
 
@@ -71,7 +73,8 @@ class Gateway:
         self._authenticator = Authenticator(authentication, self._audit, self._metrics.count_denial)
         self._admission = Admission(config.admission, self._metrics.count_limit, self._metrics.count_request)
         self._is_serving = False
-        self._operations = Operations(config.detached_timeout_seconds)
+        self._operations = Operations(config.detached_timeout_seconds, self._may_be_followed_elsewhere)
+        self._drain = Drain()
         self._workspaces = CurrentWorkspaces(config.workspaces, self._storage.workspace_reads)
         self._pools = RequestPools(config.max_plan_bytes)
         self._tasks: list[asyncio.Task[None]] = []
@@ -126,6 +129,7 @@ class Gateway:
             config=config,
             audit=self._audit,
             pools=self._pools,
+            drain=self._drain,
         )
         self._server = self._listener.server
         self._audited = StatementAudit(
@@ -143,6 +147,7 @@ class Gateway:
             audited=self._audited,
             paths=PathChecks(self._workspaces, self._audit, self._pools),
             pools=self._pools,
+            drain=self._drain,
         )
         # gRPC has a queue of new calls for each registered method. Therefore, a flood of calls of one method does not
         # delay the calls of other methods.
@@ -230,17 +235,28 @@ class Gateway:
         await self._listener.reload_certificates()
         await self._backends.reload_credentials()
 
-    async def stop(self, grace_seconds: float) -> None:
+    async def stop(self, drain_seconds: float) -> None:
         """Stop the replica.
 
-        If the backends stop too, the sessions end. Otherwise, other replicas can adopt the sessions.
+        If the backends stop too, running requests finish, and the sessions end. Otherwise, another replica continues
+        the running statements (see :mod:`gateway.drain`) and adopts the sessions. If there is no other replica, running
+        statements can finish here first.
 
         Args:
-            grace_seconds: How long running requests can continue.
+            drain_seconds: How long running requests and statements can continue. What is left is ended.
         """
+        begun_seconds = time.monotonic()
         self._is_serving = False
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
-        await self._server.stop(grace_seconds)
+        log.info("gateway_draining", seconds=drain_seconds, sessions=self._sessions.count)
+        stopping = asyncio.create_task(self._server.stop(drain_seconds))  # clients send new calls elsewhere from now on
+        if not self._config.backends_end_with_gateway:
+            finish_seconds = begun_seconds + (1 - _UNDO_SHARE) * drain_seconds
+            await self._hand_over(stopping, finish_seconds)
+            await self._finish(stopping, finish_seconds)
+            self._drain.give_up()
+        await self._finish(stopping, begun_seconds + drain_seconds)
+        await stopping
         await self._authenticator.stop()
         await self._operations.end_all()
         await self._service.stop()
@@ -255,6 +271,50 @@ class Gateway:
         await self._pools.close()
         self._audit.close()
         log.info("gateway_stopped", replica=self._replica)
+
+    async def _may_be_followed_elsewhere(self, operation: Operation) -> bool:
+        """Return whether another replica serves the session of an operation, because its client may have moved."""
+        session = self._sessions.find(operation.session_key)
+        if session is None:
+            return False
+        try:
+            return await self._sessions.is_shared(session)
+        except GatewayError as error:
+            log.warning("statement_not_abandoned", location=session.uuid, reason=str(error))
+            return True
+
+    async def _finish(self, stopping: "asyncio.Task[None]", end_seconds: float) -> None:
+        """Wait until all requests and statements have finished, at most until the given monotonic time."""
+        await asyncio.wait([stopping], timeout=max(end_seconds - time.monotonic(), 0))
+        await self._operations.wait(end_seconds - time.monotonic())
+
+    async def _hand_over(self, stopping: "asyncio.Task[None]", end_seconds: float) -> None:
+        """Hand over the running statements to other replicas, or let them finish first if there are none."""
+        if (self._operations.is_busy or not stopping.done()) and not await self._has_peers(stopping, end_seconds):
+            await self._finish(stopping, end_seconds)
+        self._drain.hand_over()
+
+    async def _has_peers(self, stopping: "asyncio.Task[None]", end_seconds: float) -> bool:
+        """Return whether another replica renews its lease. If this takes too long, there is none."""
+        period_seconds = self._config.lease_duration_seconds / 3
+        before: Mapping[ReplicaId, RenewalMark] | None = None
+        end_seconds = min(end_seconds, time.monotonic() + 2 * period_seconds)
+        while time.monotonic() < end_seconds:
+            try:
+                leases = await self._storage.run_lease(self._storage.leases.list)
+            except GatewayError as error:
+                log.warning("peers_not_listed", reason=str(error))
+                return True  # they can take over as soon as the storage responds
+            others = {replica: mark for replica, mark in leases.items() if replica != self._replica}
+            if before is not None and any(before.get(replica, mark) != mark for replica, mark in others.items()):
+                return True
+            if not others:
+                return False
+            before = others if before is None else before
+            done, _ = await asyncio.wait([stopping], timeout=period_seconds / 4)
+            if done and not self._operations.is_busy:
+                return False  # nothing is left to hand over
+        return False
 
     async def _set_health(self, status: int) -> None:
         for name in ("", SERVICE.strip("/")):

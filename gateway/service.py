@@ -36,6 +36,7 @@ from gateway.backend_failures import BackendFailures, FailedCall, without_traceb
 from gateway.backend_session import BackendSession
 from gateway.backends import SERVICE, Backend
 from gateway.current_workspaces import CurrentWorkspaces
+from gateway.drain import Drain
 from gateway.error_status import Metadata, Status, error_status, session_gone_condition
 from gateway.errors import BackendError, GatewayError, backend_failed, internal_error, invalid_request
 from gateway.forwarding import (
@@ -82,6 +83,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         paths: The check of the paths in requests.
         audited: The statements whose outcome is recorded in the audit log.
         pools: The threads and the memory for large requests.
+        drain: What the gateway hands over when it stops.
 
     Attributes:
         methods: The handlers of the known methods.
@@ -99,7 +101,9 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         paths: PathChecks,
         audited: StatementAudit,
         pools: RequestPools,
+        drain: Drain,
     ) -> None:
+        self._drain = drain
         self._authenticator = authenticator
         self._admission = admission
         self._sessions = sessions
@@ -279,7 +283,9 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 self._audited.finish_with(result, observed)
                 await self._send(result, "", call.context)
             else:
-                await forward_responses(call.backend, call.method, result.data, call.context, count)
+                await forward_responses(
+                    call.backend, call.request, result.data, call.context, observe=count, drain=self._drain
+                )
 
     async def _start_or_resolve(self, call: "_Call", observed: ObservedStatement | None) -> Operation | Request:
         """Return the started operation of a Lodge statement. For other plans, return the request for the backend.
@@ -338,7 +344,9 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 self._audited.finish_with(operation, self._audited.reattach(call.request))
         if operation is None:
             with self._audited.follow(self._audited.reattach(call.request)) as count:
-                await forward_responses(call.backend, call.method, call.request.data, call.context, count)
+                await forward_responses(
+                    call.backend, call.request, call.request.data, call.context, observe=count, drain=self._drain
+                )
             return
         await self._send(operation, message.last_response_id, call.context)
 

@@ -51,7 +51,7 @@ from workspace.identifiers import Principal
 from workspace.root_identities import RootError
 from workspace.workspaces import Workspaces
 
-_STOP_SECONDS = 10
+_EMBEDDED_SPARK_STOP_SECONDS = 10.0
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -117,7 +117,10 @@ async def _serve(configuration: Configuration, reload: asyncio.Event) -> None:
         )
         endpoint = HttpEndpoint(health.alive, health.ready, registry)
         stack.enter_context(serve_metrics(settings.metrics_listen, endpoint, event="gateway_metrics_served"))
-        addresses = await stack.enter_async_context(_start(gateway))
+        drain_seconds = settings.drain_timeout.total_seconds()
+        if spark is not None:
+            drain_seconds = min(drain_seconds, _EMBEDDED_SPARK_STOP_SECONDS)
+        addresses = await stack.enter_async_context(_start(gateway, drain_seconds))
         print(f"Lodge is ready at {addresses.url}", flush=True)
         if addresses.certificate_url is not None:
             print(f"Clients with certificates connect to {addresses.certificate_url}", flush=True)
@@ -198,7 +201,7 @@ def _admission_limits(settings: ServeSettings) -> AdmissionLimits:
 
 
 @asynccontextmanager
-async def _start(gateway: Gateway) -> AsyncIterator[Addresses]:
+async def _start(gateway: Gateway, drain_seconds: float) -> AsyncIterator[Addresses]:
     try:
         addresses = await gateway.start()
     except (ListenError, CredentialFileError) as error:
@@ -209,4 +212,4 @@ async def _start(gateway: Gateway) -> AsyncIterator[Addresses]:
     try:
         yield addresses
     finally:
-        await gateway.stop(_STOP_SECONDS)
+        await gateway.stop(drain_seconds)

@@ -238,6 +238,11 @@ class ServeSettings(ReapSettings):
         description="A session ends after this time without a request or a running operation. If its backend does "
         "not respond, it ends after twice this time. Default: 60m.",
     )
+    drain_timeout: setting_types.Duration = Field(
+        timedelta(seconds=45),
+        description="A gateway that stops waits at most for this time until running requests have finished or have "
+        "moved to other gateways. With its own Spark, it waits for at most 10 seconds. Default: 45s.",
+    )
     reaper: bool = Field(
         default_factory=lambda: "KUBERNETES_SERVICE_HOST" not in os.environ,
         description="Run a reaper as a child process of the gateway. Default: yes, but no in Kubernetes.",

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 
 from workspace.identifiers import ClientSessionId, Principal, RecordName, ReplicaId, SessionUuid, TableUuid, record_name
 
+NO_REPLICA = ReplicaId("none")
+"""The replica of a change that a stopping replica handed over. No replica has this name, so it never has a lease."""
+
 
 class Phase(enum.StrEnum):
     """The phase of a session.
@@ -55,7 +58,7 @@ class PendingWrite:
         directory: The directory in the session location to which the backend writes the rows.
         operation_id: The id of the statement's operation.
         replica: The replica that completes the write. If this replica is lost, another replica completes or undoes the
-            write.
+            write. ``NO_REPLICA`` if a stopping replica handed over the write.
         schema: The schema of the table as Spark's JSON. If another replica takes over the write, it needs the schema
             to create the view of the table.
         kind: The kind of the statement.

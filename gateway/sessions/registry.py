@@ -266,6 +266,15 @@ class Sessions:
         stored = await self._records.read(session)
         return stored is None or is_over(stored)
 
+    async def is_shared(self, session: Session) -> bool:
+        """Return whether another replica also serves a session.
+
+        Raises:
+            GatewayError: If the storage of session records does not respond.
+        """
+        stored = await self._records.read(session)
+        return stored is not None and stored.record.holders > {self.replica}
+
     async def end(self, session: Session, *, reason: str, only_if_last: bool = False) -> None:
         """End a session that has already ended at its backend.
 

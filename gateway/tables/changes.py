@@ -14,6 +14,7 @@ from gateway.tables.errors import ChangeTakenError, StatementStartedError
 from workspace.identifiers import ReplicaId, TableUuid
 from workspace.record_changes import find_change, find_table, is_known, put_table, remove_table
 from workspace.records import (
+    NO_REPLICA,
     PendingChange,
     PendingDrop,
     PendingWrite,
@@ -151,6 +152,18 @@ def take_over(record: SessionRecord, table: TemporaryTable, change: PendingChang
     return put_table(
         record, replace(current, writes=tuple(mine if each == change else each for each in current.writes))
     )
+
+
+def hand_over(record: SessionRecord, table: TemporaryTable, change: PendingChange) -> SessionRecord:
+    """Return the session record with a change that no replica executes, so that any replica can take it over.
+
+    If the change is already complete, undone or taken over, the record is returned unchanged.
+    """
+    current = same_table(record, table)
+    own = None if current is None else pending_change(current, change)
+    if own is None or own.replica != change.replica:
+        return record
+    return take_over(record, table, own, NO_REPLICA)
 
 
 def complete(record: SessionRecord, table: TemporaryTable, change: PendingChange) -> SessionRecord:

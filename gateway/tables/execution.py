@@ -29,14 +29,17 @@ Not guaranteed: a task of the backend may still write a file after the undo. The
 Source: [architecture "Temporary tables"].
 """
 
+import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
+from typing import Any
 
 import structlog
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.backend_session import ExecutionResult
+from gateway.drain import Drain, GatewayStoppingError
 from gateway.error_status import condition_of
 from gateway.errors import BackendError, GatewayError, storage_failed
 from gateway.responses import Response, build_row_response
@@ -46,7 +49,7 @@ from gateway.storage import Storage
 from gateway.stored_tables.table_plans import ROWS_WRITTEN, to_spark_path
 from gateway.tables.answers import answer_to
 from gateway.tables.background import BackgroundTasks, run_to_completion
-from gateway.tables.changes import begin_once, complete, pending_change, publish, same_table, take_over
+from gateway.tables.changes import begin_once, complete, hand_over, pending_change, publish, same_table, take_over
 from gateway.tables.deletion import DirectoryDeletion
 from gateway.tables.errors import (
     ChangeTakenError,
@@ -62,6 +65,9 @@ from gateway.tables.view_sync import ViewSync, contents_of
 from workspace.identifiers import ReplicaId, TableUuid
 from workspace.record_changes import add_answer, find_answer
 from workspace.records import Answer, PendingChange, PendingDrop, PendingWrite, SessionRecord, TemporaryTable
+
+_ARRIVAL_SECONDS = 2.0
+"""The time after which the backend has received the plan of a statement. Until then, its call is not cancelled."""
 
 log = structlog.get_logger(__name__)
 
@@ -81,9 +87,11 @@ class StatementExecutor:
         replica: The name of this replica.
         storage: The session records and session locations.
         sessions: The sessions that this replica serves.
+        drain: What this replica hands over when it stops.
     """
 
-    def __init__(self, replica: ReplicaId, storage: Storage, sessions: Sessions) -> None:
+    def __init__(self, replica: ReplicaId, storage: Storage, sessions: Sessions, drain: Drain) -> None:
+        self._drain = drain
         self._replica = replica
         self._storage = storage
         self._sessions = sessions
@@ -198,9 +206,11 @@ class StatementExecutor:
         """Add a change to the record, unless the same statement has begun before.
 
         Raises:
+            GatewayStoppingError: If the replica is stopping.
             StatementStartedError: If the record contains another change, or the answer, of the same operation.
         """
         self._sessions.require_lease(execution.session)
+        self._drain.require_not_stopping()
         await self._records.change(execution.session, begin_once(change, begin))
 
     async def _take_over(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> None:
@@ -214,14 +224,37 @@ class StatementExecutor:
         execution: Execution,
         table: TemporaryTable,
         write: PendingWrite,
-        written: Awaitable[ExecutionResult],
+        written: Coroutine[Any, Any, ExecutionResult],
         check_size: CheckSize,
     ) -> Answer | None:
         try:
-            await self._publish(execution, table, write, await written, check_size)
-            return await self._complete(execution, table, write)
-        finally:
+            result = await self._wait_for_rows(execution, written)
+            await self._publish(execution, table, write, result, check_size)
+            answer = await self._complete(execution, table, write)
+        except GatewayStoppingError:
+            raise  # another replica needs the result at the backend
+        except BaseException:
             self._releases.start(execution.backend.release(write.directory))
+            raise
+        self._releases.start(execution.backend.release(write.directory))
+        return answer
+
+    async def _wait_for_rows(
+        self, execution: Execution, written: Coroutine[Any, Any, ExecutionResult]
+    ) -> ExecutionResult:
+        """Wait until the backend has written the rows.
+
+        Raises:
+            GatewayStoppingError: If the replica hands over the write. The backend continues to write.
+        """
+        writing = asyncio.ensure_future(written)
+
+        def leave() -> None:
+            execution.backend.leave_operations()
+            asyncio.get_running_loop().call_later(_ARRIVAL_SECONDS, writing.cancel)
+
+        with self._drain.handing_over(leave):
+            return await writing
 
     async def _publish(
         self,
@@ -280,6 +313,17 @@ class StatementExecutor:
                     await self.deletion.delete(session, [each for each in unused if each not in record.directories])
                 return find_answer(record, change.operation_id)
 
+    async def _hand_over(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> None:
+        """Let another replica complete a change. If this fails, the change waits until the lease has lapsed."""
+        try:
+            record = await self._records.change(execution.session, lambda record: hand_over(record, table, change))
+        except GatewayError as error:
+            log.warning("statement_not_handed_over", table=table.name, reason=str(error))
+            return
+        current = same_table(record, table)
+        if current is not None and pending_change(current, change) is not None:
+            log.info("statement_handed_over", table=table.name)
+
     async def _run_or_undo(
         self,
         execution: Execution,
@@ -290,6 +334,9 @@ class StatementExecutor:
         try:
             answer = await run()
         except (StatementStartedError, ChangeTakenError):  # another statement owns the change
+            raise
+        except GatewayStoppingError:
+            await run_to_completion(self._hand_over(execution, table, change))
             raise
         except BaseException as error:  # noqa: BLE001 - a cancelled statement is undone as well
             try:

@@ -19,6 +19,7 @@ from gateway.authorization.authorization import Authorization
 from gateway.backend_session import BackendSession
 from gateway.config import GatewayConfig
 from gateway.current_workspaces import CurrentWorkspaces
+from gateway.drain import Drain
 from gateway.error_status import Metadata
 from gateway.errors import ParseError
 from gateway.names.plan_resolver import PlanResolver
@@ -49,7 +50,7 @@ from gateway.tables.temporary_tables import TemporaryTables
 from workspace.identifiers import ReplicaId
 from workspace.leases import LeaseObserver
 from workspace.record_changes import find_answer, find_change, is_known
-from workspace.records import PendingWrite, SessionRecord, TableState, TemporaryTable
+from workspace.records import NO_REPLICA, PendingWrite, SessionRecord, TableState, TemporaryTable
 
 _MAX_POLL_SECONDS = 1.0
 
@@ -68,6 +69,7 @@ class OwnStatements:
         config: The configuration of this replica.
         audit: The audit events of this replica.
         pools: The threads that parse long SQL texts and resolve names.
+        drain: What this replica hands over when it stops.
     """
 
     def __init__(
@@ -81,7 +83,9 @@ class OwnStatements:
         config: GatewayConfig,
         audit: Audit,
         pools: RequestPools,
+        drain: Drain,
     ) -> None:
+        self._drain = drain
         self._replica = replica
         self._storage = storage
         self._sessions = sessions
@@ -90,7 +94,7 @@ class OwnStatements:
         self._config = config
         self._pools = pools
         self._records = TableRecords(storage)
-        self._executor = StatementExecutor(replica, storage, sessions)
+        self._executor = StatementExecutor(replica, storage, sessions, drain)
         quotas = Quotas(config.limits, self._records)
         self._tables = TemporaryTables(
             replica=replica, storage=storage, executor=self._executor, workspaces=workspaces, quotas=quotas
@@ -105,6 +109,7 @@ class OwnStatements:
             workspaces=workspaces,
             authorization=authorization,
             audit=audit,
+            drain=drain,
         )
         self._administration = SessionAdministration(storage, sessions, operations, authorization, audit)
         self._sql = SqlCommands(self._tables, permanent, self._administration)
@@ -125,6 +130,8 @@ class OwnStatements:
         """
         settings = await backend.read_settings()
         record = await self._read_record(session, backend, settings)
+        if await self._tables.complete_published(_execution_of_lodge(session, backend), record):
+            record = await self._read_record(session, backend, settings)
         return PlanResolver(self._workspaces.now, record.tables, settings)
 
     async def start(
@@ -293,6 +300,7 @@ class OwnStatements:
         observer = LeaseObserver(lease_seconds)
         execution.operation.executes = False
         while True:
+            self._drain.require_not_stopping()
             record = await self._records.read(execution.session)
             answer = find_answer(record, execution.operation.id)
             if answer is not None:
@@ -317,9 +325,10 @@ class OwnStatements:
     async def _is_lost(self, replica: ReplicaId, observer: LeaseObserver) -> bool:
         """Return whether the replica that executes a change is lost.
 
-        This replica counts as lost too, because it does not run an operation for the change.
+        This replica counts as lost too, because it does not run an operation for the change. So does a replica that
+        handed over the change.
         """
-        if replica == self._replica:
+        if replica in {self._replica, NO_REPLICA}:
             return True
         leases = await self._storage.run_lease(self._storage.leases.list)
         observer.observe(leases, {replica}, time.monotonic())
@@ -335,6 +344,13 @@ def _operation(request: Request) -> Operation:
 def _execution(session: Session, request: base_pb2.ExecutePlanRequest, metadata: Metadata) -> Execution:
     """Return the execution of a statement that does not need the session settings."""
     return Execution(session, Operation(request), BackendSession(session.backend, request, metadata), SessionSettings())
+
+
+def _execution_of_lodge(session: Session, backend: BackendSession) -> Execution:
+    """Return an execution that completes statements of other replicas, for no statement of a client."""
+    request = base_pb2.ExecutePlanRequest(session_id=session.key.client_session_id, operation_id=str(uuid.uuid4()))
+    request.user_context.user_id = session.key.principal
+    return Execution(session, Operation(request), backend, SessionSettings())
 
 
 async def _as_spark_names(table: TemporaryTable, backend: BackendSession) -> TemporaryTable:

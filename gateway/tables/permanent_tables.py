@@ -10,6 +10,7 @@ administrators may drop the table. No other statement changes a permanent table.
 Source: [temporary-tables §5.1.8, §5.2, §5.4].
 """
 
+import asyncio
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ import structlog
 from gateway.audit import Audit
 from gateway.authorization.authorization import Authorization, owner_groups
 from gateway.current_workspaces import CurrentWorkspaces
+from gateway.drain import Drain, GatewayStoppingError
 from gateway.errors import ACCESS_DENIED, GatewayError, access_denied
 from gateway.file_systems import file_systems
 from gateway.responses import Response, build_row_response
@@ -58,6 +60,7 @@ class PermanentTables:
         workspaces: The configured workspaces.
         authorization: Decides who may drop a table.
         audit: The audit events of this replica.
+        drain: What this replica does when it stops.
     """
 
     def __init__(
@@ -70,8 +73,10 @@ class PermanentTables:
         workspaces: CurrentWorkspaces,
         authorization: Authorization,
         audit: Audit,
+        drain: Drain,
     ) -> None:
         self._audit = audit
+        self._drain = drain
         self._workspaces = workspaces
         self._authorization = authorization
         self._replica = replica
@@ -118,13 +123,16 @@ class PermanentTables:
         rows = 0
         try:
             self._sessions.require_lease(session)
+            self._drain.require_not_stopping()
             begin = begin_once(write, lambda record: replace(record, writes=(*record.writes, write)))
             await self._records.change(session, begin)
             path = await self._executor.create_path(session, write.directory)
             operation = execution.operation
-            result = await execution.backend.execute(
-                new.plan(path), operation_id=write.directory, on_progress=operation.progress
+            writing = asyncio.ensure_future(
+                execution.backend.execute(new.plan(path), operation_id=write.directory, on_progress=operation.progress)
             )
+            with self._drain.finishing(writing.cancel):
+                result = await writing
             operation.server_side_session_id = result.server_side_session_id
             rows = result.observed.get(ROWS_WRITTEN, 0)
             self._sessions.require_lease(session)
@@ -134,6 +142,8 @@ class PermanentTables:
         except BaseException as error:
             if not publication.is_done:
                 await run_to_completion(self._undo(session, write))
+                if isinstance(error, GatewayStoppingError) and execution.operation.has_responded:
+                    raise statement_lost() from error  # clients do not send a statement again after a response
                 if new.if_not_exists and isinstance(error, AlreadyExistsError):
                     return not_created(error.text)
                 raise

@@ -15,6 +15,7 @@ import engine.readers.registry
 import engine.spark  # noqa: F401 - defines conditions
 import gateway.errors
 from engine.errors import EngineError
+from gateway.drain import GatewayStoppingError
 from gateway.errors import SPARK_CONDITIONS
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +74,7 @@ def engine_errors():
 def test_page_lists_exactly_the_conditions_of_the_code():
     raised = {condition for condition, *_ in raised_errors()} | {error.condition for error in engine_errors()}
     raised |= {"PARSE_SYNTAX_ERROR", "OPERATION_CANCELED", "TABLE_OR_VIEW_ALREADY_EXISTS"}  # raised by their classes
+    raised.add(GatewayStoppingError().condition)
     assert raised == set(reference())
 
 

@@ -13,6 +13,7 @@ from gateway.admission.limits import AdmissionLimits
 from gateway.audit import Audit
 from gateway.authentication.identity import Identity
 from gateway.backends import SERVICE, Backend
+from gateway.drain import Drain
 from gateway.error_status import error_info
 from gateway.errors import GatewayError, unauthenticated
 from gateway.forwarding import RequestStream, call_arguments, forward_stream, forward_upload
@@ -55,6 +56,7 @@ async def door():
         paths=None,
         audited=StatementAudit(Audit(), detached_timeout_seconds=1, log_query_text=False),
         pools=RequestPools(),
+        drain=Drain(),
     )
     server = aio.server()
     server.add_generic_rpc_handlers((service,))

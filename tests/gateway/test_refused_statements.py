@@ -17,6 +17,7 @@ from gateway.admission.limits import AdmissionLimits
 from gateway.audit import Audit
 from gateway.authentication.identity import Identity
 from gateway.backends import SERVICE
+from gateway.drain import Drain
 from gateway.errors import GatewayError, limit_exceeded
 from gateway.request_pools import RequestPools
 from gateway.service import SparkConnectService
@@ -63,6 +64,7 @@ async def serve(audit: Audit, limits: AdmissionLimits, error: GatewayError | Non
         paths=unused,
         audited=StatementAudit(audit, detached_timeout_seconds=1, log_query_text=False),
         pools=RequestPools(),
+        drain=Drain(),
     )
     server = aio.server()
     server.add_generic_rpc_handlers((service,))

@@ -36,7 +36,6 @@ _PLACEMENT: Values = {
     ],
     "podDisruptionBudget": {"enabled": True, "maxUnavailable": "50%"},
     "serviceAccount": {"create": True, "name": "", "annotations": {"example.com/identity": "lodge"}},
-    "terminationGracePeriodSeconds": 90,
 }
 
 EVERYTHING: Values = {
@@ -158,6 +157,7 @@ EVERYTHING: Values = {
         "clientCertificatePort": 8443,
         "metricsPort": 8082,
         "preStopSeconds": 0,
+        "drainSeconds": 90,
         "service": {
             "port": 443,
             "clientCertificatePort": 8443,
@@ -166,7 +166,7 @@ EVERYTHING: Values = {
             "annotations": {"example.com/name": "lodge"},
         },
     },
-    "reaper": {**_PLACEMENT, "replicas": 1, "metricsPort": 8081},
+    "reaper": {**_PLACEMENT, "replicas": 1, "metricsPort": 8081, "terminationGracePeriodSeconds": 90},
     "rbac": {"create": True, "nodes": True},
     "podSecurityContext": {
         "runAsNonRoot": True,

@@ -204,7 +204,6 @@ LACKING: dict[str, tuple[Values, str, str]] = {
         "workspaces has [dfs] at [s3://bucket/files]",
         "file:/// URI",
     ),
-    "no time to stop": ({"gateway": {"preStopSeconds": 60}}, "gateway.terminationGracePeriodSeconds", "must be longer"),
     "no authentication": (
         {"authentication": {"kubernetes": {"enabled": False}}},
         "authentication has no method",

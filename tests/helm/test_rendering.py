@@ -109,11 +109,21 @@ def test_every_setting_reaches_lodge(helm: Helm, tmp_path: Path) -> None:
     assert same == {"default_temporary_workspace", "leader_election"}
 
 
+def test_grace_period_of_gateways_includes_the_drain(helm: Helm, tmp_path: Path) -> None:
+    values = with_values(MINIMAL, {"gateway": {"drainSeconds": 600, "preStopSeconds": 7}})
+    manifests = helm.template(values)
+    settings = _settings_of(manifests, tmp_path)
+    assert settings.drain_timeout.total_seconds() == 600
+    pod = find_object(manifests, "Deployment", f"{settings.instance}-gateway")["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] == 617
+
+
 OF_THE_CHART = {
     "admins",
     "allow_unauthenticated",
     "authentication",
     "backend",
+    "drain_timeout",
     "instance",
     "listen",
     "metrics_listen",

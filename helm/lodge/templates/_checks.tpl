@@ -31,11 +31,6 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- with .Values.gateway -}}
-{{- if le (int .terminationGracePeriodSeconds) (int .preStopSeconds) -}}
-{{- fail (printf "\n\ngateway.terminationGracePeriodSeconds is [%d] and gateway.preStopSeconds is [%d]: the grace period must be longer, because a pod stops only after preStopSeconds.\n" (int .terminationGracePeriodSeconds) (int .preStopSeconds)) -}}
-{{- end -}}
-{{- end -}}
 {{- $methods := include "lodge.authentication" . | fromJsonArray -}}
 {{- with .Values.authentication -}}
 {{- if and (not $methods) (not .allowUnauthenticated) -}}

@@ -6,6 +6,7 @@
   "allow_unauthenticated" .Values.authentication.allowUnauthenticated
   "authentication" (include "lodge.authentication" . | fromJsonArray)
   "backend" .Values.backend.addresses
+  "drain_timeout" (printf "%ds" (int .Values.gateway.drainSeconds))
   "instance" (include "lodge.fullname" .)
   "listen" (printf "%s:%d" .Values.listenHost (int .Values.gateway.port))
   "metrics_listen" (printf "%s:%d" .Values.listenHost (int .Values.reaper.metricsPort))

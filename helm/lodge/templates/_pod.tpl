@@ -10,13 +10,22 @@ annotations:
   {{- toYaml (merge $checksum $own.podAnnotations .root.Values.annotations) | nindent 2 }}
 {{- end -}}
 
+{{/* How long a pod may take to stop: the delay and the drain of a gateway, and a reserve for leaving the storage. */}}
+{{- define "lodge.gracePeriodSeconds" -}}
+{{- if .drainSeconds -}}
+{{- add .preStopSeconds .drainSeconds 10 -}}
+{{- else -}}
+{{- .terminationGracePeriodSeconds -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The specification of a pod, except for its container. */}}
 {{- define "lodge.podSpec" -}}
 {{- $own := get .root.Values .component -}}
 serviceAccountName: {{ include "lodge.serviceAccountName" . | quote }}
 automountServiceAccountToken: true
 enableServiceLinks: false
-terminationGracePeriodSeconds: {{ $own.terminationGracePeriodSeconds }}
+terminationGracePeriodSeconds: {{ include "lodge.gracePeriodSeconds" $own }}
 securityContext:
   {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
 {{- with .root.Values.imagePullSecrets }}

@@ -1,0 +1,124 @@
+"""The drain of a gateway that stops: who it waits for, and what it hands over.
+
+A stop must not lose more than a kill. A killed gateway loses nothing that is recorded: the client sends
+``ReattachExecute`` to another gateway, which follows the operation at the backend, or takes over the Lodge statement.
+Therefore, a stopping gateway does not interrupt what can continue elsewhere. It ends the streams with an error after
+which every client reattaches.
+
+Guarantees:
+
+1. After :meth:`Drain.hand_over`, each stream of results that the client can reattach to ends with
+   :class:`GatewayStoppingError`. The operation at the backend continues.
+2. A Lodge statement whose rows the backend is writing into a temporary table is not undone. The operation at the
+   backend continues, and another gateway completes the statement. All other steps of such a statement are short, and
+   finish here.
+3. Only this gateway can create a permanent table that it has begun to create. The statement can finish until
+   :meth:`Drain.give_up`. Then it is undone.
+4. A Lodge statement that has not begun does not begin after the handover.
+
+After :class:`GatewayStoppingError`, a client reattaches at another gateway. If that gateway finds neither the statement
+nor its answer, as in the last two cases, the client sends the statement again.
+
+Source: [architecture "Session records, leases and the reaper"].
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import grpc
+
+from gateway.errors import GatewayError
+
+_RETRY_SECONDS = 0.1
+
+
+class GatewayStoppingError(GatewayError):
+    """The error of a call that the client can continue at another gateway."""
+
+    code = grpc.StatusCode.UNAVAILABLE
+    retry_after_seconds = _RETRY_SECONDS
+
+    def __init__(self) -> None:
+        super().__init__(
+            "LODGE_GATEWAY_STOPPING", "57P01", "This gateway is stopping. Reattach to the operation to continue it."
+        )
+
+
+class Drain:
+    """What a stopping gateway hands over.
+
+    Attributes:
+        is_handing_over: Whether :meth:`hand_over` was called.
+    """
+
+    def __init__(self) -> None:
+        self.is_handing_over = self._has_given_up = False
+        self._open: dict[object, Callable[[], object]] = {}
+        self._unfinished: dict[object, Callable[[], object]] = {}
+
+    def require_not_stopping(self) -> None:
+        """Refuse to begin what this gateway would not finish.
+
+        Raises:
+            GatewayStoppingError: If the gateway hands over its statements.
+        """
+        if self.is_handing_over:
+            raise GatewayStoppingError
+
+    def hand_over(self) -> None:
+        """End everything that continues elsewhere."""
+        self.is_handing_over = True
+        for end in list(self._open.values()):
+            end()
+
+    def give_up(self) -> None:
+        """End everything that only this gateway could finish."""
+        self._has_given_up = True
+        for end in list(self._unfinished.values()):
+            end()
+
+    @contextmanager
+    def handing_over(self, end: Callable[[], object]) -> Iterator[None]:
+        """Run a block whose work continues elsewhere after the handover.
+
+        Args:
+            end: A function that cancels what the block waits for. It is called at the handover.
+
+        Raises:
+            GatewayStoppingError: If the handover ended the block.
+        """
+        with _ending(self._open, end, lambda: self.is_handing_over):
+            yield
+
+    @contextmanager
+    def finishing(self, end: Callable[[], object]) -> Iterator[None]:
+        """Run a block whose work cannot continue elsewhere.
+
+        Args:
+            end: A function that cancels what the block waits for. It is called when the gateway gives up.
+
+        Raises:
+            GatewayStoppingError: If the gateway gave up while the block ran.
+        """
+        with _ending(self._unfinished, end, lambda: self._has_given_up):
+            yield
+
+
+@contextmanager
+def _ending(
+    registry: dict[object, Callable[[], object]], end: Callable[[], object], has_ended: Callable[[], bool]
+) -> Iterator[None]:
+    key = object()
+    registry[key] = end
+    try:
+        if has_ended():
+            end()
+        yield
+    except asyncio.CancelledError:
+        current = asyncio.current_task()
+        if not has_ended() or (current is not None and current.cancelling()):
+            raise
+        raise GatewayStoppingError from None
+    finally:
+        del registry[key]

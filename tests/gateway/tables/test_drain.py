@@ -1,0 +1,140 @@
+"""Gateways that are asked to stop. No statement is lost, and none is executed twice."""
+
+import signal
+import time
+import uuid
+
+import grpc
+import pytest
+from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
+
+from tests.gateway.tables.test_faults import CREATED, ROWS, Running, free_port, slow, tables_on_disk, writes_begun
+
+pytestmark = pytest.mark.slow
+
+LEASE_SECONDS = 2
+TIMES = ("--lease-duration", f"{LEASE_SECONDS}s")
+STREAMED = 60
+MILLISECONDS = 200
+
+
+def stop(gateway):
+    """Ask a gateway to stop, and return how long it took."""
+    begun = time.monotonic()
+    gateway.signal(signal.SIGTERM)
+    gateway.process.wait(90)
+    return time.monotonic() - begun
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ([], f"create temporary table t as {slow(400)}", [("0_0", ROWS)], ROWS),
+        ([CREATED], f"insert into t {slow(400)}", [], ROWS + 1),
+        ([CREATED], f"insert overwrite t {slow(400)}", [], ROWS),
+    ],
+    ids=["creation", "insertion", "overwriting"],
+)
+def test_other_gateway_completes_the_write_of_a_stopped_gateway(start_lodge, spark_server, connect, wait_until, case):
+    before, statement, answer, rows = case
+    listen = ("--listen", f"127.0.0.1:{free_port()}")
+    gateway = start_lodge(*listen, *TIMES, backend=spark_server)
+    peer = start_lodge(*TIMES, backend=spark_server, beside=gateway)
+    spark = connect(gateway)
+    for each in before:
+        spark.sql(each).collect()
+    parts = len(tables_on_disk(gateway))
+    running = Running(spark, statement)
+    wait_until(lambda: len(writes_begun(gateway)) > parts, "the write has begun")
+    stop(gateway)
+    assert running.outcome is None, "the gateway did not wait for the statement"
+    successor = start_lodge(*listen, *TIMES, backend=spark_server, beside=peer)
+    assert running.join() == answer
+    assert spark.table("t").count() == rows
+    assert "statement_handed_over" in gateway.log()
+    assert "statement_taken_over" in successor.log()
+    assert len(tables_on_disk(successor)) == parts + 1 - (rows == ROWS and bool(before))
+    spark.stop()
+    wait_until(lambda: not successor.locations() and not successor.records(), "nothing is left")
+
+
+def test_stream_of_results_continues_at_another_gateway(start_lodge, spark_server, connect, wait_until):
+    listen = ("--listen", f"127.0.0.1:{free_port()}")
+    gateway = start_lodge(*listen, *TIMES, backend=spark_server)
+    peer = start_lodge(*TIMES, backend=spark_server, beside=gateway)
+    spark, observer = connect(gateway), connect(peer)
+    key = f"lodge.{uuid.uuid4()}"
+    mark = f"java_method('java.lang.System', 'setProperty', '{key}', cast(id as string))"
+    sleep = f"java_method('java.lang.Thread', 'sleep', {MILLISECONDS} + id * 0)"
+    running = Running(spark, f"select id, {mark} m, {sleep} s from range(0, {STREAMED}, 1, {STREAMED})")
+
+    def has_begun():
+        found = f"java_method('java.lang.System', 'getProperty', '{key}')"
+        return observer.sql(f"select {found} is not null").collect()[0][0]
+
+    wait_until(has_begun, "the first task has begun")
+    stop(gateway)
+    assert running.outcome is None, "the gateway did not wait for the statement"
+    start_lodge(*listen, *TIMES, backend=spark_server, beside=peer)
+    assert [row[0] for row in running.join()] == list(range(STREAMED))
+    spark.stop()
+
+
+def test_single_gateway_finishes_the_statement_before_it_stops(start_lodge, spark_server, connect, wait_until):
+    listen = ("--listen", f"127.0.0.1:{free_port()}")
+    gateway = start_lodge(*listen, *TIMES, backend=spark_server)
+    spark = connect(gateway)
+    running = Running(spark, f"create temporary table t as {slow(200)}")
+    wait_until(lambda: writes_begun(gateway), "the write has begun")
+    stop(gateway)
+    assert "temporary_table_created" in gateway.log()
+    assert "statement_handed_over" not in gateway.log()
+    successor = start_lodge(*listen, *TIMES, backend=spark_server, beside=gateway)
+    assert running.join() == [("0_0", ROWS)]
+    assert spark.table("t").count() == ROWS
+    spark.stop()
+    wait_until(lambda: not successor.locations() and not successor.records(), "nothing is left")
+
+
+@pytest.mark.parametrize("case", [("30s", "finished"), ("3s", "undone")], ids=lambda case: case[1])
+def test_permanent_table_is_finished_or_undone(start_lodge, spark_server, connect, wait_until, case):
+    drain, ends = case
+    options = ("--writable-workspace", "dfs")
+    listen = ("--listen", f"127.0.0.1:{free_port()}", "--drain-timeout", drain)
+    gateway = start_lodge(*listen, *TIMES, *options, backend=spark_server)
+    peer = start_lodge(*TIMES, *options, backend=spark_server, beside=gateway)
+    spark = connect(gateway)
+    running = Running(spark, f"create table dfs.p as {slow(400)}")
+    wait_until(lambda: writes_begun(gateway), "the write has begun")
+    stop(gateway)
+    start_lodge(*listen, *TIMES, *options, backend=spark_server, beside=peer)
+    outcome = running.join()
+    if ends == "finished":
+        assert outcome == [("0_0", ROWS)]
+        assert spark.sql("select * from dfs.p").count() == ROWS
+    else:
+        assert "LODGE_STATEMENT_LOST" in str(outcome)
+        assert not list(gateway.files.iterdir())
+        assert not tables_on_disk(gateway)
+    spark.stop()
+
+
+def test_statement_continues_while_its_client_follows_it_at_another_gateway(start_lodge, spark_server, connect):
+    options = (*TIMES, "--detached-timeout", "1s")
+    gateway = start_lodge(*options, backend=spark_server)
+    peer = start_lodge(*options, backend=spark_server, beside=gateway)
+    spark = connect(gateway, user_id="ada")
+    identity = {"session_id": spark.session_id, "user_context": {"user_id": "ada"}, "operation_id": str(uuid.uuid4())}
+    request = base_pb2.ExecutePlanRequest(**identity)
+    request.request_options.add().reattach_options.reattachable = True
+    request.plan.command.sql_command.input.sql.query = f"create temporary table t as {slow(400)}"
+    with grpc.insecure_channel(gateway.target) as channel:
+        stream = base_pb2_grpc.SparkConnectServiceStub(channel).ExecutePlan(request)
+        next(stream)  # a progress message: the statement runs
+    with grpc.insecure_channel(peer.target) as channel:
+        stub = base_pb2_grpc.SparkConnectServiceStub(channel)
+        responses = list(stub.ReattachExecute(base_pb2.ReattachExecuteRequest(**identity), timeout=60))
+    assert any(response.HasField("result_complete") for response in responses)
+    assert spark.table("t").count() == ROWS
+    assert "statement_taken_over" not in peer.log()
+    spark.stop()

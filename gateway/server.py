@@ -29,7 +29,7 @@ from gateway.statement_audit import StatementAudit
 from gateway.storage import Storage
 from gateway.tables.own_statements import OwnStatements
 from workspace.identifiers import ReplicaId
-from workspace.leases import Leases, RenewalMark
+from workspace.leases import STOPPED, Leases, RenewalMark
 from workspace.locations import SessionLocations
 from workspace.record_store import SessionRecords
 from workspace.workspaces import Workspaces
@@ -305,7 +305,7 @@ class Gateway:
             except GatewayError as error:
                 log.warning("peers_not_listed", reason=str(error))
                 return True  # they can take over as soon as the storage responds
-            others = {replica: mark for replica, mark in leases.items() if replica != self._replica}
+            others = {each: mark for each, mark in leases.items() if each != self._replica and mark != STOPPED}
             if before is not None and any(before.get(replica, mark) != mark for replica, mark in others.items()):
                 return True
             if not others:

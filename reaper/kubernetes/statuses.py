@@ -204,7 +204,7 @@ class Statuses:
 
     def _read_all(self) -> dict[SessionUuid, _Status]:
         """Read the conditions of all sessions from the API server."""
-        return {SessionUuid(str(one["spec"].get("sessionUuid"))): _status_of(one) for one in self._api.list()}
+        return dict(self._api.list(lambda one: (SessionUuid(str(one["spec"].get("sessionUuid"))), _status_of(one))))
 
 
 def _written_condition(condition: Condition, before: _WrittenCondition | None) -> _WrittenCondition:

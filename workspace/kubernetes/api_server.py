@@ -21,7 +21,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 import tenacity
 import urllib3
@@ -32,6 +32,7 @@ from workspace.kubernetes.connection import REQUEST_TIMEOUT_SECONDS, Connection
 from workspace.record_store import RecordsUnavailableError
 
 JsonObject = Mapping[str, Any]
+_Converted = TypeVar("_Converted")
 
 _REFUSALS = frozenset({404, 409, 410, 413, 422})
 CHECK_API_SERVER = "Check the API server."
@@ -138,22 +139,32 @@ class ApiServer:
             raise ApiStatusError(error.status, error.message, was_lost=was_lost) from error
 
     def list_all(self, request: Callable[..., Any]) -> tuple[list[JsonObject], str]:
-        """Return all objects of a list.
+        """Return all objects of a list, and the resource version of the list. See :meth:`list_converted`."""
+        return self.list_converted(request, _unchanged)
 
-        The result is the state at a single point in time after the call began.
+    def list_converted(
+        self, request: Callable[..., Any], convert: Callable[[JsonObject], _Converted], *, is_paged: bool = True
+    ) -> tuple[list[_Converted], str]:
+        """Return all objects of a list, each converted by a function.
+
+        The result is the state at a single point in time after the call began. At most one page of objects is in memory
+        at the same time, because converted objects are usually much smaller than objects.
 
         Args:
             request: A list function of the Kubernetes client, with all its arguments bound except the page.
+            convert: A function that converts an object. Its exceptions are raised.
+            is_paged: Whether to request pages. A list with a selector that matches few objects should not be paged,
+                because API servers before version 1.34 read and decode all objects for a page, but not for a list.
 
         Returns:
-            The objects and the resource version of the list.
+            The converted objects and the resource version of the list.
 
         Raises:
             RecordsUnavailableError: If the server cannot answer now.
         """
         for _ in range(_LIST_ATTEMPTS):
             try:
-                return self._list(request)
+                return self._list(request, convert, {"limit": PAGE_OBJECTS} if is_paged else {})
             except ApiStatusError as error:
                 if error.status != http.HTTPStatus.GONE:
                     raise self.unavailable(error.message, CHECK_API_SERVER) from error
@@ -169,15 +180,17 @@ class ApiServer:
             None, f"The {self._description} at [{server}] cannot be used now: {reason}. {remedy}"
         )
 
-    def _list(self, request: Callable[..., Any]) -> tuple[list[JsonObject], str]:
-        found: list[JsonObject] = []
+    def _list(
+        self, request: Callable[..., Any], convert: Callable[[JsonObject], _Converted], limit: Mapping[str, int]
+    ) -> tuple[list[_Converted], str]:
+        found: list[_Converted] = []
         more: dict[str, str] = {}
         while True:
-            page = self.request(partial(request, limit=PAGE_OBJECTS, **more))
+            page = self.request(partial(request, **limit, **more))
             items, version = page.get("items"), page["metadata"].get("resourceVersion")
             if not isinstance(version, str) or not isinstance(items, list) or not all(map(is_object, items)):
                 raise self.unavailable(_NO_API_SERVER, _CORRECT_ADDRESS)
-            found += items
+            found += map(convert, items)
             if not page["metadata"].get("continue"):
                 return found, version
             more = {"_continue": page["metadata"]["continue"]}
@@ -219,6 +232,10 @@ class ApiServer:
             may_have_acted=not http.HTTPStatus.BAD_REQUEST <= status < http.HTTPStatus.INTERNAL_SERVER_ERROR,
             wait_seconds=failure.wait_seconds,
         )
+
+
+def _unchanged(found: JsonObject) -> JsonObject:
+    return found
 
 
 def is_object(content: object) -> TypeGuard[JsonObject]:

@@ -1,13 +1,15 @@
 """Requests for the ConnectSession objects of one Lodge installation.
 
 Immutable fields determine which objects belong to the installation. Labels are not used for this, because any user
-with write permission can edit them.
+with write permission can edit them. A label only selects the objects that a gateway lists and watches.
 """
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from kubernetes.client import CustomObjectsApi
 
@@ -20,6 +22,8 @@ from workspace.kubernetes.patches import CONTENT_TYPE, Patch
 from workspace.record_store import RecordsUnavailableError
 
 _DESCRIPTION = "session records"
+_SELECTOR_CHARACTERS = re.compile(r"[\\,=]")
+_Converted = TypeVar("_Converted")
 
 
 class ConnectSessionApi:
@@ -75,17 +79,27 @@ class ConnectSessionApi:
             body={"preconditions": state, "propagationPolicy": "Background"},
         )
 
-    def list(self, *fields: str) -> Sequence[JsonObject]:
-        """Return the ConnectSession objects that match all field selectors.
-
-        An example of a field selector is ``spec.phase=Active``.
-        """
-        found, _ = self._server.list_all(self._listing(*fields))
+    def list(self, convert: Callable[[JsonObject], _Converted], labels: str | None = None) -> Sequence[_Converted]:
+        """Return the ConnectSession objects that match a label selector, each converted by a function."""
+        found, _ = self._server.list_converted(self._listing(labels=labels), convert)
         return found
 
-    def watch(self, stop: threading.Event) -> Iterator[ObjectsEvent]:
-        """Yield an event for each change of a ConnectSession object until ``stop`` is set."""
-        return watch_objects(self._watch_server, self._listing(), stop)
+    def list_few(self, convert: Callable[[JsonObject], _Converted], field: str, value: str) -> Sequence[_Converted]:
+        """Return the ConnectSession objects with a value in a selectable field, each converted by a function.
+
+        An example of a field is ``spec.sessionUuid``.
+        """
+        found, _ = self._server.list_converted(self._listing({field: value}), convert, is_paged=False)
+        return found
+
+    def watch(
+        self, stop: threading.Event, convert_listed: Callable[[JsonObject], Any], labels: str | None = None
+    ) -> Iterator[ObjectsEvent]:
+        """Yield an event for each change of a ConnectSession object that matches a label selector.
+
+        An object that does not match any more is reported like a deleted object. See :func:`watch_objects`.
+        """
+        return watch_objects(self._watch_server, self._listing(labels=labels), stop, convert_listed)
 
     def unavailable(self, reason: str, remedy: str) -> RecordsUnavailableError:
         """Return the error for session records that cannot be used.
@@ -94,10 +108,16 @@ class ConnectSessionApi:
         """
         return self._server.unavailable(reason, remedy)
 
-    def _listing(self, *fields: str) -> Callable[..., Any]:
-        selector = ",".join([f"spec.instance={self._instance}", *fields])
-
-        return partial(self._api.list_namespaced_custom_object, **self._resource, field_selector=selector)
+    def _listing(
+        self, fields: Mapping[str, str] = MappingProxyType({}), labels: str | None = None
+    ) -> Callable[..., Any]:
+        values = {"spec.instance": self._instance, **fields}
+        return partial(
+            self._api.list_namespaced_custom_object,
+            **self._resource,
+            field_selector=",".join(f"{field}={_escape(value)}" for field, value in values.items()),
+            label_selector=labels,
+        )
 
     def _patch(self, request: Callable[..., Any], name: RecordName, patch: Patch) -> JsonObject:
         return self._request(
@@ -110,3 +130,8 @@ class ConnectSessionApi:
 
     def _request(self, request: Callable[..., Any], **arguments: Any) -> JsonObject:
         return self._server.request(partial(request, **self._resource, **arguments))
+
+
+def _escape(value: str) -> str:
+    """Return a value with the escapes of a field selector, as ``fields.EscapeValue`` of Kubernetes does."""
+    return _SELECTOR_CHARACTERS.sub(r"\\\g<0>", value)

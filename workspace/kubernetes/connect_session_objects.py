@@ -11,17 +11,20 @@ Guarantees:
 2. A version identifies one state of the ``spec``. It does not change if only the ``status`` or the metadata change.
 3. An object that is not a session record of this Lodge installation, or whose name does not match its session, raises
    ValueError.
+4. The holder label of a record matches :func:`selector_of_holder` of each holder, and :func:`selector_of_watch` of each
+   replica that the record concerns.
 
 The schema of the objects is in ``helm/lodge/crds/connectsessions.yaml``.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from pydantic.alias_generators import to_camel, to_snake
 
-from workspace.identifiers import RecordName, check_record_name
+from workspace.identifiers import RecordName, ReplicaId, check_record_name
 from workspace.kubernetes.api_server import JsonObject
 from workspace.kubernetes.labels import labels_of
 from workspace.record_json import from_document, to_document
@@ -34,6 +37,11 @@ KIND = "ConnectSession"
 PLURAL = "connectsessions"
 FINALIZER = "sparklodge.io/session-location"
 SESSION_LABEL = "sparklodge.io/session"
+HOLDER_LABEL = "sparklodge.io/holder"
+
+_NO_HOLDER = "none"
+_SEVERAL_HOLDERS = "several"
+_LONGEST_LABEL = 63
 
 _camel = lru_cache(to_camel)
 _snake = lru_cache(to_snake)
@@ -70,11 +78,37 @@ def new_object(record: SessionRecord, instance: str, revision: str) -> JsonObjec
         "kind": KIND,
         "metadata": {
             "name": object_name(instance, record.name),
-            "labels": labels_of(instance) | {SESSION_LABEL: record.session_uuid},
+            "labels": labels_of_record(record, instance),
             "finalizers": [FINALIZER],
         },
         "spec": spec_of(record, instance, revision),
     }
+
+
+def labels_of_record(record: SessionRecord, instance: str) -> dict[str, str]:
+    """Return the labels of the ConnectSession object for a session record."""
+    return labels_of(instance) | {SESSION_LABEL: record.session_uuid, HOLDER_LABEL: holder_label(record)}
+
+
+def holder_label(record: SessionRecord) -> str:
+    """Return the value of the holder label: the only holder, ``several`` or ``none``."""
+    match tuple(record.holders):
+        case ():
+            return _NO_HOLDER
+        case (holder,):
+            return _label_of(holder)
+        case _:
+            return _SEVERAL_HOLDERS
+
+
+def selector_of_holder(replica: ReplicaId) -> str:
+    """Return a label selector that matches all records that a replica holds, and all with several holders."""
+    return f"{HOLDER_LABEL} in ({_label_of(replica)},{_SEVERAL_HOLDERS})"
+
+
+def selector_of_watch(replica: ReplicaId) -> str:
+    """Return a label selector that matches all records that concern a replica."""
+    return f"{HOLDER_LABEL} in ({_label_of(replica)},{_SEVERAL_HOLDERS},{_NO_HOLDER})"
 
 
 def spec_of(record: SessionRecord, instance: str, revision: str) -> JsonObject:
@@ -136,6 +170,13 @@ def is_gone(found: JsonObject) -> bool:
     This is the case if only finalizers of other programs still prevent the deletion of the object.
     """
     return is_deletion_requested(found) and FINALIZER not in found["metadata"].get("finalizers", ())
+
+
+def _label_of(replica: ReplicaId) -> str:
+    """Return the label value of a replica: its id, or a hash if the id cannot be used."""
+    if len(replica) <= _LONGEST_LABEL and replica not in {_NO_HOLDER, _SEVERAL_HOLDERS}:
+        return replica
+    return f"sha256-{hashlib.sha256(replica.encode()).hexdigest()[:40]}"
 
 
 def _rename_keys(value: Any, rename: Callable[[str], str]) -> Any:

@@ -51,9 +51,12 @@ _EVENT_TYPES = _CHANGES | {"DELETED"}
 
 @dataclass(frozen=True, slots=True)
 class ObjectsListed:
-    """Event with a list of all objects, which replaces the watcher's previous state."""
+    """Event with a list of all objects, which replaces the watcher's previous state.
 
-    objects: tuple[JsonObject, ...]
+    The objects were converted, if the caller of the watch specified a conversion.
+    """
+
+    objects: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +89,25 @@ class ObjectsUnreachable:
 ObjectsEvent = ObjectsListed | ObjectChanged | ObjectGone | ObjectsUnreachable
 
 
-def watch_objects(server: ApiServer, listing: Callable[..., Any], stop: threading.Event) -> Iterator[ObjectsEvent]:
+def watch_objects(
+    server: ApiServer,
+    listing: Callable[..., Any],
+    stop: threading.Event,
+    convert_listed: Callable[[JsonObject], Any] = lambda found: found,
+) -> Iterator[ObjectsEvent]:
     """Yield an event for each change of an object until ``stop`` is set.
 
     Args:
         server: The client that lists the objects. It should not retry requests, because the watch does.
         listing: A list function of the Kubernetes client, with all its arguments bound.
         stop: The event that ends the watch when it is set.
+        convert_listed: A function that converts listed objects page by page. It may raise RecordsUnavailableError.
     """
     failures = 0
     while not stop.is_set():
         begun_seconds = time.monotonic()
         try:
-            objects, resource_version = server.list_all(listing)
+            objects, resource_version = server.list_converted(listing, convert_listed)
         except RecordsUnavailableError as error:
             yield ObjectsUnreachable(str(error))
         else:

@@ -29,6 +29,14 @@ def replace_at_version(version: Version, path: str, value: Any) -> Patch | None:
     return [*_tests(uid, int(generation)), {"op": "replace", "path": path, "value": value}]
 
 
+def set_label(key: str, labels: Mapping[str, str], *, has_labels: bool) -> Patch:
+    """Return a patch that sets one label of an object, or all its labels if it has none."""
+    if not has_labels:
+        return [{"op": "add", "path": "/metadata/labels", "value": labels}]
+    pointer = key.replace("~", "~0").replace("/", "~1")
+    return [{"op": "add", "path": f"/metadata/labels/{pointer}", "value": labels[key]}]
+
+
 def remove_finalizer(found: JsonObject) -> Patch:
     """Return a patch that removes Lodge's finalizer from an object.
 

@@ -14,6 +14,9 @@ Guarantees in addition to those of :mod:`workspace.record_store`:
    including ``list``. The message contains the name of the object.
 5. When a record is deleted, its finalizer is removed last. If other finalizers still prevent the deletion of the
    object, the object no longer counts as a record.
+6. Each change writes the holder label together with the ``spec``. Another program that changes the label can only
+   delay the adoption of a session: ``list_held`` and a watch for a replica may then miss its record. No other operation
+   depends on the label.
 
 Source: [kubernetes-api "Resource versions"], [kubernetes-api "Finalizers"].
 """
@@ -29,6 +32,7 @@ from workspace.identifiers import Principal, RecordName, ReplicaId, SessionUuid,
 from workspace.kubernetes import connect_session_objects, patches
 from workspace.kubernetes.api_server import CHECK_API_SERVER, ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connect_session_api import ConnectSessionApi
+from workspace.kubernetes.connect_session_objects import HOLDER_LABEL
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.object_watch import ObjectChanged, ObjectGone, ObjectsEvent, ObjectsListed, ObjectsUnreachable
 from workspace.records import SessionRecord
@@ -80,32 +84,36 @@ class KubernetesSessionRecords:
 
     def list(self) -> Sequence[record_store.StoredRecord]:
         """Return all records."""
-        return self._records(self._api.list())
+        return _without_gone(self._api.list(self._stored_unless_gone))
 
     def find(self, session_uuid: SessionUuid) -> record_store.StoredRecord | None:
         """Return the record of a session, or None if it does not exist."""
         if not is_uuid(session_uuid):
             return None
-        return next(iter(self._records(self._api.list(f"spec.sessionUuid={session_uuid}"))), None)
+        found = self._api.list_few(self._stored_unless_gone, "spec.sessionUuid", session_uuid)
+        return next(iter(_without_gone(found)), None)
 
     def list_of_principal(self, principal: Principal) -> Sequence[record_store.StoredRecord]:
         """Return all records of a principal."""
-        return [stored for stored in self.list() if stored.record.principal == principal]
+        return _without_gone(self._api.list_few(self._stored_unless_gone, "spec.principal", principal))
 
     def list_held(self, replica: ReplicaId) -> Sequence[record_store.StoredRecord]:
         """Return all records that have a replica among their holders."""
-        return [stored for stored in self.list() if replica in stored.record.holders]
+        selector = connect_session_objects.selector_of_holder(replica)
+        found = _without_gone(self._api.list(self._stored_unless_gone, selector))
+        return [stored for stored in found if replica in stored.record.holders]
 
     def watch(self, stop: threading.Event, replica: ReplicaId | None = None) -> Iterator[record_store.RecordsEvent]:
         """Yield an event for each change until ``stop`` is set.
 
         If an object is damaged, the records are reported as unreachable.
         """
-        return record_store.filter_events(self._watch(stop), replica)
+        labels = None if replica is None else connect_session_objects.selector_of_watch(replica)
+        return record_store.filter_events(self._watch(stop, labels), replica)
 
-    def _watch(self, stop: threading.Event) -> Iterator[record_store.RecordsEvent]:
+    def _watch(self, stop: threading.Event, labels: str | None) -> Iterator[record_store.RecordsEvent]:
         while not stop.is_set():
-            for event in self._api.watch(stop):
+            for event in self._api.watch(stop, self._stored_unless_gone, labels):
                 try:
                     records_event = self._convert(event)
                 except record_store.RecordsUnavailableError as error:
@@ -120,8 +128,9 @@ class KubernetesSessionRecords:
         revision = secrets.token_hex(8)
         spec = connect_session_objects.spec_of(record, self._instance, revision)
         _check_size(record, spec)
+        patch = patches.replace_at_version(version, "/spec", spec)
         try:
-            return self._stored(self._change(record.name, version, revision, "/spec", spec))
+            return self._stored(self._change(record.name, version, revision, patch, record))
         except ApiStatusError as error:
             raise self._refused(record, error) from error
 
@@ -129,7 +138,8 @@ class KubernetesSessionRecords:
         """Delete a record that still has the given version."""
         revision = secrets.token_hex(8)
         try:
-            mine = self._change(name, version, revision, "/spec/revision", revision)
+            patch = patches.replace_at_version(version, "/spec/revision", revision)
+            mine = self._change(name, version, revision, patch)
         except ApiStatusError as error:
             raise self._api.unavailable(error.message, _CHECK_DEFINITION) from error
 
@@ -172,25 +182,35 @@ class KubernetesSessionRecords:
         return found
 
     def _change(
-        self, name: RecordName, version: record_store.Version, revision: str, path: str, value: object
+        self,
+        name: RecordName,
+        version: record_store.Version,
+        revision: str,
+        patch: patches.Patch | None,
+        record: SessionRecord | None = None,
     ) -> JsonObject:
         """Change an object that has the given version, and return the changed object.
 
-        The change must include the given revision.
+        The patch must include the given revision. It is None if no object can have the given version. If a record is
+        given, its holder label is written as well.
 
         Raises:
             RecordError: If the record has changed or no longer exists, or if this cannot be determined now.
             ApiStatusError: If the object has the given version and the server refuses the change.
         """
-        patch = patches.replace_at_version(version, path, value)
         if patch is None:
             self._live(name)
             raise _changed(name)
 
+        labels = {} if record is None else connect_session_objects.labels_of_record(record, self._instance)
+        has_labels = True
+
         @_retry_contended
         def attempt() -> JsonObject:
+            nonlocal has_labels
+            label = patches.set_label(HOLDER_LABEL, labels, has_labels=has_labels) if labels else ()
             try:
-                return self._api.patch(name, patch)
+                return self._api.patch(name, [*patch, *label])
             except ApiStatusError as error:
                 if error.status == HTTPStatus.NOT_FOUND:
                     raise _not_found(name) from error
@@ -199,7 +219,8 @@ class KubernetesSessionRecords:
                     return found
                 if connect_session_objects.version_of(found) != version:
                     raise (self._unclear(name) if error.was_lost else _changed(name)) from error
-                if error.status == HTTPStatus.CONFLICT:
+                had_labels, has_labels = has_labels, bool(found["metadata"].get("labels"))
+                if error.status == HTTPStatus.CONFLICT or has_labels != had_labels:
                     raise _contended(name) from error
                 raise
 
@@ -252,8 +273,8 @@ class KubernetesSessionRecords:
             raise _not_found(name)
         return found
 
-    def _records(self, found: Sequence[JsonObject]) -> Sequence[record_store.StoredRecord]:
-        return [self._stored(item) for item in found if not connect_session_objects.is_gone(item)]
+    def _stored_unless_gone(self, found: JsonObject) -> record_store.StoredRecord | None:
+        return None if connect_session_objects.is_gone(found) else self._stored(found)
 
     def _stored(self, found: JsonObject) -> record_store.StoredRecord:
         try:
@@ -272,7 +293,7 @@ class KubernetesSessionRecords:
         """
         match event:
             case ObjectsListed(objects):
-                return record_store.RecordsListed(tuple(self._records(objects)))
+                return record_store.RecordsListed(tuple(_without_gone(objects)))
             case ObjectChanged(content) if not connect_session_objects.is_gone(content):
                 return record_store.RecordChanged(self._stored(content))
             case ObjectChanged(content) | ObjectGone(content):
@@ -289,6 +310,10 @@ class KubernetesSessionRecords:
             return record_store.RecordGone(connect_session_objects.record_name_of(content, self._instance))
         except ValueError:
             return None
+
+
+def _without_gone(found: Sequence[record_store.StoredRecord | None]) -> Sequence[record_store.StoredRecord]:
+    return [stored for stored in found if stored is not None]
 
 
 def _contended(name: RecordName) -> _ContendedError:

@@ -14,7 +14,7 @@ from kubernetes.client import ApiException, ApiextensionsV1Api, CustomObjectsApi
 
 from tests.records import a_record
 from tests.workspace.kubernetes.conftest import DEFINITION
-from workspace.identifiers import ReplicaId, TableUuid
+from workspace.identifiers import ClientSessionId, Principal, ReplicaId, TableUuid
 from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, new_object
 from workspace.kubernetes.connection import Connection
 from workspace.record_changes import add_holder
@@ -281,3 +281,62 @@ def test_record_without_its_finalizer_can_be_deleted(
     sessions.change(f"{instance}-{stored.record.name}", {"metadata": {"finalizers": None}})
     records.delete(stored.record.name, stored.version)
     assert not records.list()
+
+
+def test_selectors_of_the_reference_find_sessions(
+    records: SessionRecords, administrator: Connection, instance: str
+) -> None:
+    api = CustomObjectsApi(administrator.api_client)
+    place = (GROUP, API_VERSION, administrator.namespace, PLURAL)
+    stored = {
+        number: records.create(
+            a_record(principal=Principal(f"principal-{instance}"), client_session_id=ClientSessionId(str(number)))
+        )
+        for number in range(3)
+    }
+
+    def found(**selector: str) -> set[int]:
+        names = {item["metadata"]["name"] for item in api.list_namespaced_custom_object(*place, **selector)["items"]}
+        return {number for number, each in stored.items() if f"{instance}-{each.record.name}" in names}
+
+    for number in (1, 2):
+        for holder in range(number):
+            changed = add_holder(stored[number].record, ReplicaId(f"gateway-{holder}"))
+            stored[number] = records.replace(changed, stored[number].version)
+    assert found(field_selector=f"spec.principal=principal-{instance}") == {0, 1, 2}
+    assert found(label_selector="sparklodge.io/holder=none") == {0}
+    assert found(label_selector="sparklodge.io/holder=gateway-0") == {1}
+    assert found(label_selector="sparklodge.io/holder in (gateway-0, several)") == {1, 2}
+    assert {f".{field}" for field in re.findall(r"`(spec\.\w+)`", _row("fields for field selectors"))} == {
+        field["jsonPath"] for field in yaml.safe_load(DEFINITION.read_text())["spec"]["versions"][0]["selectableFields"]
+    }
+
+
+@pytest.mark.parametrize("labels", [None, {"sparklodge.io/holder": None}, {"sparklodge.io/holder": "gateway-x"}])
+def test_change_of_the_record_repairs_the_holder_label(
+    records: SessionRecords, sessions: Sessions, instance: str, labels: object
+) -> None:
+    stored = records.create(a_record(holders=frozenset({ReplicaId("gateway-a")})))
+    name = f"{instance}-{stored.record.name}"
+    before = sessions.read(name)["metadata"]["labels"]
+    sessions.change(name, {"metadata": {"labels": labels}})
+    assert records.list() == [stored]
+    assert records.read(stored.record.name) == stored, "the label is not part of the version"
+    assert not records.list_held(ReplicaId("gateway-a"))
+    stored = records.replace(stored.record, stored.version)
+    assert records.list_held(ReplicaId("gateway-a")) == [stored]
+    assert sessions.read(name)["metadata"]["labels"] == before
+
+
+def test_added_labels_are_kept(records: SessionRecords, sessions: Sessions, instance: str) -> None:
+    stored = records.create(a_record())
+    name = f"{instance}-{stored.record.name}"
+    sessions.change(name, {"metadata": {"labels": {"example.com/team": "a"}}})
+    records.replace(add_holder(stored.record, ReplicaId("gateway-a")), stored.version)
+    labels = sessions.read(name)["metadata"]["labels"]
+    assert labels["example.com/team"] == "a"
+    assert labels["sparklodge.io/holder"] == "gateway-a"
+
+
+def _row(title: str) -> str:
+    return next(line for line in REFERENCE.read_text().splitlines() if line.startswith(f"| {title} |"))

@@ -8,16 +8,14 @@ Guarantees:
 1. :meth:`BackendSession.execute` follows an operation until it has ended. The backend limits the duration and size of
    its result streams, so it may end a stream early. A connection can also be reset. In both cases, this class
    reattaches to the operation.
-2. A plan is sent to the backend once. After a reset, this class only reattaches, so a write never runs twice.
-3. If the backend cannot be reached for ``REATTACH_SECONDS``, or no longer knows the operation, the execution fails with
-   the error of the reset. Before that, the operation is interrupted, so that a job that still runs does not write files
-   into a directory that the caller removes.
-
-If the connection is reset before the first response, the backend may not have received the plan. It then answers that
-the operation does not exist. This answer does not prove that the plan cannot arrive later, because the server starts
-operations in other threads than those that answer this call. Therefore, the plan is not sent again, and the execution
-fails. Before that, this class waits for a plan that may still arrive, and interrupts it. This case is rare, because
-each statement first makes other calls on the same connection.
+2. A plan runs at most once. If a connection is reset before the first response, the backend may not have received the
+   plan. If it does not know the operation, this class sends the plan again under the same operation id. The backend
+   runs only the first plan with this id. It refuses the plan if its session has been replaced since the last response.
+3. If the backend cannot be reached for ``REATTACH_SECONDS``, or for ``START_SECONDS`` before the first response, or no
+   longer knows the session or
+   the operation, the execution fails with the error of the reset. Before that, the operation is interrupted, so that a
+   job that still runs does not write files into a directory that the caller removes.
+4. Other calls are repeated for ``REPEAT_SECONDS`` if the connection is reset. They can be repeated without harm.
 
 Source: [spark-connect-server ExecuteGrpcResponseSender]: a client must reattach to a stream that ended without
 ``result_complete``.
@@ -25,6 +23,7 @@ Source: [spark-connect-server ExecuteGrpcResponseSender]: a client must reattach
 
 import asyncio
 import contextlib
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -46,14 +45,25 @@ from gateway.errors import BackendError, GatewayError, SparkError
 from gateway.session_settings import SETTING_DEFAULTS, SessionSettings
 from gateway.sql.name_syntax import quote_name
 
-REATTACH_SECONDS = 30.0
-"""How long this class tries to reattach to an operation after a reset of the connection."""
+REATTACH_SECONDS = 60.0
+"""How long this class tries to reattach to a running operation after a reset of the connection.
+
+Spark keeps an operation that nobody follows for five minutes.
+"""
+
+START_SECONDS = 30.0
+"""How long this class tries to start an operation after a reset of the connection."""
+
+REPEAT_SECONDS = 10.0
+"""How long this class repeats other calls after a reset of the connection."""
 
 _CLEANUP_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 2.0
+_REPEAT_PAUSE_SECONDS = 0.2
 _IN_FLIGHT_SECONDS = 2.0
 _UNKNOWN_OPERATION = "INVALID_HANDLE.OPERATION_NOT_FOUND"
+_KNOWN_OPERATION = "INVALID_HANDLE.OPERATION_ALREADY_EXISTS"
 _DISCONNECTED = "INVALID_CURSOR.DISCONNECTED"
 _HANDLE_LOST = "INVALID_HANDLE."
 
@@ -94,6 +104,7 @@ class BackendSession:
         self._request = request
         self._metadata = metadata
         self._leaves_operations = False
+        self._server_side_session_id = request.client_observed_server_side_session_id
 
     def leave_operations(self) -> None:
         """Let operations continue at the backend when their execution here is cancelled."""
@@ -193,8 +204,9 @@ class BackendSession:
         for key, default in SETTING_DEFAULTS.items():
             pair = request.operation.get_with_default.pairs.add()
             pair.key, pair.value = key, default
-        pairs = base_pb2.ConfigResponse.FromString(await self._call("Config", request)).pairs
-        return SessionSettings.from_values({pair.key: pair.value for pair in pairs})
+        response = base_pb2.ConfigResponse.FromString(await self._call("Config", request))
+        self._server_side_session_id = response.server_side_session_id or self._server_side_session_id
+        return SessionSettings.from_values({pair.key: pair.value for pair in response.pairs})
 
     async def execute(
         self, plan: base_pb2.Plan, *, operation_id: str = "", on_progress: OnProgress | None = None, keep: bool = False
@@ -242,12 +254,13 @@ class BackendSession:
     async def _result(self, method: str, request: _Execution, on_progress: OnProgress | None) -> ExecutionResult:
         """Follow an operation until it has ended."""
         reattach = self._build(base_pb2.ReattachExecuteRequest, operation_id=request.operation_id)
-        following = _Following(method, request, reattach, is_plan_in_flight=method == "ExecutePlan")
+        plan = request if isinstance(request, base_pb2.ExecutePlanRequest) else None
+        following = _Following(method, request, reattach, plan)
         retry = tenacity.AsyncRetrying(
             sleep=asyncio.sleep,
-            stop=tenacity.stop_after_delay(REATTACH_SECONDS),
+            stop=lambda _: following.is_given_up(),
             wait=tenacity.wait_random_exponential(multiplier=_FIRST_PAUSE_SECONDS, max=_LONGEST_PAUSE_SECONDS),
-            retry=tenacity.retry_if_result(lambda error: error is not None and _is_reset(error)),
+            retry=tenacity.retry_if_result(lambda error: error is not None and following.may_continue(error)),
             retry_error_callback=lambda state: None if state.outcome is None else state.outcome.result(),
         )
         error: BackendError | None = None
@@ -275,12 +288,14 @@ class BackendSession:
             async for response in self._stream(following.method, following.request):
                 has_advanced = True
                 following.take(response)
+                self._server_side_session_id = response.server_side_session_id or self._server_side_session_id
                 if on_progress is not None and response.HasField("execution_progress"):
                     await on_progress(response)
                 if following.is_complete:
                     return None
         except BackendError as error:
             if not _is_reset(error):
+                following.choose_next(condition_of(error.error), self._server_side_session_id)
                 return error
             log.warning(
                 "backend_connection_reset",
@@ -288,10 +303,9 @@ class BackendSession:
                 operation=following.reattach.operation_id,
                 reason=error.error.details(),
             )
-            following.reset = error
+            following.count_reset(error)
             return None if has_advanced else error
-        finally:
-            following.method, following.request = "ReattachExecute", following.reattach
+        following.reattach_next()  # the backend ended the stream early
         return None
 
     async def _fail(self, error: BackendError, following: "_Following") -> None:
@@ -310,7 +324,9 @@ class BackendSession:
         return self._build(base_pb2.AnalyzePlanRequest, client_type=self._request.client_type)
 
     async def _analyze(self, request: base_pb2.AnalyzePlanRequest) -> base_pb2.AnalyzePlanResponse:
-        return base_pb2.AnalyzePlanResponse.FromString(await self._call("AnalyzePlan", request))
+        response = base_pb2.AnalyzePlanResponse.FromString(await self._call("AnalyzePlan", request))
+        self._server_side_session_id = response.server_side_session_id or self._server_side_session_id
+        return response
 
     async def _stream(self, method: str, request: Message) -> AsyncIterator[base_pb2.ExecutePlanResponse]:
         call = self._backend.unary_stream(SERVICE + method)(request.SerializeToString(), metadata=self._metadata)
@@ -329,7 +345,7 @@ class BackendSession:
         """
         operation_id = following.reattach.operation_id
         await self._interrupt(operation_id)
-        if not following.is_plan_in_flight:
+        if following.plan is None:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_IN_FLIGHT_SECONDS):
@@ -367,12 +383,23 @@ class BackendSession:
             await self._call("ReleaseExecute", request, timeout_seconds=_CLEANUP_SECONDS)
 
     async def _call(self, method: str, request: Message, *, timeout_seconds: float | None = None) -> bytes:
-        call = self._backend.unary(SERVICE + method)
-        try:
-            response: bytes = await call(request.SerializeToString(), metadata=self._metadata, timeout=timeout_seconds)
-        except aio.AioRpcError as error:
-            raise BackendError(error, self._backend.address) from error
-        return response
+        """Call a method that can be repeated without harm. Repeat it if the connection is reset."""
+        data = request.SerializeToString()
+
+        give_up_at: float | None = None
+        while True:
+            call = self._backend.unary(SERVICE + method)
+            try:
+                response: bytes = await call(data, metadata=self._metadata, timeout=timeout_seconds)
+            except aio.AioRpcError as error:
+                failure = BackendError(error, self._backend.address)
+                give_up_at = give_up_at or time.monotonic() + REPEAT_SECONDS
+                if not _is_reset(failure) or time.monotonic() > give_up_at:
+                    raise failure from error
+                del failure
+            else:
+                return response
+            await asyncio.sleep(_REPEAT_PAUSE_SECONDS)
 
     def _build(self, kind: Callable[..., _Request], **fields: object) -> _Request:
         return kind(session_id=self._request.session_id, user_context=self._request.user_context, **fields)
@@ -386,7 +413,7 @@ class _Following:
         method: The method of the next call.
         request: The request of the next call.
         reattach: The request for reattaching after the last response.
-        is_plan_in_flight: Whether the backend may not have received the plan yet.
+        plan: The request with the plan. None if the backend has received the plan.
         is_complete: Whether the operation has ended.
         reset: The error of the last reset of the connection.
     """
@@ -394,17 +421,51 @@ class _Following:
     method: str
     request: _Execution
     reattach: base_pb2.ReattachExecuteRequest
-    is_plan_in_flight: bool
+    plan: base_pb2.ExecutePlanRequest | None
     is_complete: bool = False
     reset: BackendError | None = None
+    _failing_since: float | None = None
     _observed: dict[str, int] = field(default_factory=dict)
     _server_side_session_id: str = ""
     _first_value: object = None
     _answer: base_pb2.ExecutePlanResponse = field(default_factory=base_pb2.ExecutePlanResponse)
 
+    def is_given_up(self) -> bool:
+        """Return whether the connection has been failing for too long since the last response."""
+        limit_seconds = REATTACH_SECONDS if self.plan is None else START_SECONDS
+        return self._failing_since is not None and time.monotonic() - self._failing_since > limit_seconds
+
+    def count_reset(self, error: BackendError) -> None:
+        """Record a reset of the connection. The next call reattaches."""
+        self.reset = error
+        self._failing_since = self._failing_since or time.monotonic()
+        self.reattach_next()
+
+    def reattach_next(self) -> None:
+        """Let the next call reattach to the operation."""
+        self.method, self.request = "ReattachExecute", self.reattach
+
+    def choose_next(self, condition: str, server_side_session_id: str) -> None:
+        """Choose the next call after an answer of the backend that is not a reset.
+
+        Args:
+            condition: The condition of the answer.
+            server_side_session_id: The session to which the plan belongs. Empty if it is not known.
+        """
+        if self.plan is not None and self.reset is not None and condition == _UNKNOWN_OPERATION:
+            self.plan.client_observed_server_side_session_id = server_side_session_id
+            self.method, self.request = "ExecutePlan", self.plan
+        else:
+            self.reattach_next()
+
+    def may_continue(self, error: BackendError) -> bool:
+        """Return whether another call can continue the operation after an error."""
+        in_doubt = self.plan is not None and self.reset is not None
+        return _is_reset(error) or (in_doubt and condition_of(error.error) in (_UNKNOWN_OPERATION, _KNOWN_OPERATION))
+
     def take(self, response: base_pb2.ExecutePlanResponse) -> None:
         """Record a response."""
-        self.is_plan_in_flight = False
+        self.plan = self._failing_since = None
         if response.response_id:
             self.reattach.last_response_id = response.response_id
         self._server_side_session_id = response.server_side_session_id or self._server_side_session_id

@@ -8,7 +8,9 @@ Guarantees:
    Only metadata that every gRPC server sets itself is removed.
 3. The backend never receives the client's credentials, with or without an authentication method. It does not receive
    metadata either with which proxies tell the identity or the address of a client, such as ``x-forwarded-user``.
-4. The deadline of the client's call also applies to the call to the backend. If the client disconnects, the call to the
+4. A reset of the connection to the backend is repaired. A unary call is repeated, if that does no harm. After any other
+   reset, the client receives ``UNAVAILABLE``, and reattaches to its operation.
+5. The deadline of the client's call also applies to the call to the backend. If the client disconnects, the call to the
    backend is cancelled.
 """
 
@@ -36,6 +38,15 @@ _NOT_FORWARDED = re.compile(
     r"|(.*[-_])?(token|api-?key|password|secret|jwt|jwt-assertion))(-bin)?"
 )
 """The metadata keys that may contain credentials, or with which proxies tell who the client is."""
+
+_REPEATED = frozenset(
+    SERVICE + name
+    for name in (
+        *("AnalyzePlan", "ArtifactStatus", "Config", "FetchErrorDetails", "GetStatus", "Interrupt"),
+        *("ReleaseExecute", "ReleaseSession"),
+    )
+)
+"""The methods whose second call has the same effect as the first."""
 
 _CACHED_KEYS = 1024
 
@@ -103,11 +114,19 @@ class RequestStream:
 async def forward_unary(backend: Backend, method: str, request: bytes, context: Context) -> bytes:
     """Forward a call with a single request and a single response.
 
+    If the connection to the backend is reset, and a second call does no harm, the call is repeated once.
+
     Raises:
         aio.AioRpcError: If the call to the backend fails.
     """
     call = backend.unary(method)(request, **call_arguments(context))
-    response: bytes = await call
+    try:
+        response: bytes = await call
+    except aio.AioRpcError as error:
+        if error.code() is not grpc.StatusCode.UNAVAILABLE or method not in _REPEATED:
+            raise
+        call = backend.unary(method)(request, **call_arguments(context))
+        response = await call
     await _pass_metadata(call, context)
     return response
 

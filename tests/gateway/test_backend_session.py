@@ -35,6 +35,9 @@ class Server:
         self.failure = None
         self.on_sent = {}
         self.reattached = 0
+        self.on_execute = None
+        self.resets = self.refusals = 0
+        self.server_side_session_id = "first"
 
     @asynccontextmanager
     async def serve(self):
@@ -42,6 +45,7 @@ class Server:
         methods = {
             "ExecutePlan": grpc.unary_stream_rpc_method_handler(self.execute),
             "ReattachExecute": grpc.unary_stream_rpc_method_handler(self.reattach),
+            "Config": grpc.unary_unary_rpc_method_handler(self.config),
             "Interrupt": grpc.unary_unary_rpc_method_handler(self.interrupt),
             "ReleaseExecute": grpc.unary_unary_rpc_method_handler(self.release),
         }
@@ -56,6 +60,12 @@ class Server:
 
     async def execute(self, request, context):
         message = base_pb2.ExecutePlanRequest.FromString(request)
+        if message.client_observed_server_side_session_id not in ("", self.server_side_session_id):
+            await self.refuse(context, "INVALID_HANDLE.SESSION_CHANGED")
+        if self.executed and self.on_execute is not None:
+            await self.on_execute()
+        if message.operation_id in self.operations:
+            await self.refuse(context, "INVALID_HANDLE.OPERATION_ALREADY_EXISTS")
         self.executed.append(message.operation_id)
         self.operations[message.operation_id] = []
         if self.failure is not None:
@@ -65,6 +75,9 @@ class Server:
     async def reattach(self, request, context):
         message = base_pb2.ReattachExecuteRequest.FromString(request)
         self.reattached += 1
+        if self.refusals:
+            self.refusals -= 1
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "The stream cannot be reattached.")
         if not self.knows_session:
             await self.refuse(context, "INVALID_HANDLE.SESSION_NOT_FOUND")
         if message.operation_id not in self.operations:
@@ -88,6 +101,14 @@ class Server:
             else:
                 response.execution_progress.num_inflight_tasks = number
             await context.write(response.SerializeToString())
+
+    async def config(self, request, context):
+        if self.resets:
+            self.resets -= 1
+            await self.reset()
+        pairs = base_pb2.ConfigRequest.FromString(request).operation.get_with_default.pairs
+        answer = base_pb2.ConfigResponse(server_side_session_id=self.server_side_session_id, pairs=pairs)
+        return answer.SerializeToString()
 
     async def interrupt(self, request, context):
         self.interrupted.append(base_pb2.InterruptRequest.FromString(request).operation_id)
@@ -131,7 +152,7 @@ async def test_reset_stream_is_reattached_and_the_plan_runs_once(resets):
     assert server.interrupted == []
 
 
-async def test_plan_that_never_arrived_is_not_sent_again():
+async def test_plan_that_never_arrived_is_sent_again_under_the_same_id():
     server = Server()
 
     async def lose():
@@ -140,11 +161,82 @@ async def test_plan_that_never_arrived_is_not_sent_again():
 
     async with connected(server) as session:
         server.on_sent[("before", 1)] = lose
+        result = await session.execute(base_pb2.Plan(), operation_id="op")
+    assert result.observed == {"rows": 7}
+    assert server.executed == ["op", "op"], "the backend runs the first plan of an operation id only"
+    assert server.interrupted == []
+
+
+async def test_plan_that_arrives_before_it_is_sent_again_runs_once():
+    server = Server()
+
+    async def lose():
+        del server.operations["op"]
+        await server.reset()
+
+    async def arrive():
+        server.operations["op"] = []
+
+    async with connected(server) as session:
+        server.on_sent[("before", 1)] = lose
+        server.on_execute = arrive
+        result = await session.execute(base_pb2.Plan(), operation_id="op")
+    assert result.observed == {"rows": 7}
+    assert server.executed == ["op"]
+    assert server.reattached == 2
+
+
+async def test_plan_is_not_sent_again_to_another_session():
+    """A restarted backend does not know the operation either, and would create a new session."""
+    server = Server()
+
+    async def restart():
+        server.operations.clear()
+        server.server_side_session_id = "second"
+        await server.reset()
+
+    async with connected(server) as session:
+        await session.read_settings()
+        server.on_sent[("before", 1)] = restart
         with pytest.raises(BackendError) as raised:
             await session.execute(base_pb2.Plan(), operation_id="op")
     assert raised.value.error.code() is grpc.StatusCode.UNAVAILABLE
-    assert len(server.executed) == 1
-    assert set(server.interrupted) == {"op"}
+    assert server.executed == ["op"]
+
+
+async def test_other_calls_are_repeated_after_a_reset():
+    server = Server()
+    async with connected(server) as session:
+        server.resets = 3
+        await session.read_settings()
+        assert server.resets == 0
+
+
+async def test_other_calls_of_an_unreachable_backend_fail_in_time(monkeypatch):
+    monkeypatch.setattr(backend_session, "REPEAT_SECONDS", 0.5)
+    server = Server()
+    async with connected(server) as session:
+        server.proxy.__exit__()
+        with pytest.raises(BackendError) as raised:
+            async with asyncio.timeout(10):
+                await session.read_settings()
+    assert raised.value.error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_time_to_reattach_begins_with_the_reset(monkeypatch):
+    """An operation may be silent for hours before its connection is reset."""
+    monkeypatch.setattr(backend_session, "REATTACH_SECONDS", 0.5)
+    server = Server()
+
+    async def wait_and_reset():
+        await asyncio.sleep(1.0)  # longer than the time to reattach
+        server.refusals = 2
+        await server.reset()
+
+    async with connected(server) as session:
+        server.on_sent = {("before", 3): server.reset, ("before", 4): wait_and_reset}
+        result = await session.execute(base_pb2.Plan())
+    assert result.observed == {"rows": 7}
 
 
 @pytest.mark.parametrize("late_seconds", [0.0, 0.5])
@@ -189,6 +281,8 @@ async def test_restarted_backend_ends_the_execution_at_once():
 
 async def test_unreachable_backend_ends_the_execution_in_time(monkeypatch):
     monkeypatch.setattr(backend_session, "REATTACH_SECONDS", 0.5)
+    monkeypatch.setattr(backend_session, "START_SECONDS", 0.5)
+    monkeypatch.setattr(backend_session, "REPEAT_SECONDS", 0.2)
     server, stopped = Server(), asyncio.Event()
 
     async def stop():
@@ -207,6 +301,7 @@ async def test_unreachable_backend_ends_the_execution_in_time(monkeypatch):
 
 async def test_operation_is_interrupted_before_the_execution_gives_up(monkeypatch):
     monkeypatch.setattr(backend_session, "REATTACH_SECONDS", 0.3)
+    monkeypatch.setattr(backend_session, "START_SECONDS", 0.3)
     server = Server()
 
     async def refuse(request, context):

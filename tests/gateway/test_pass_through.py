@@ -14,6 +14,8 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 from pyspark.sql.types import IntegerType
 
+from tests.workspace.kubernetes.tcp_proxy import TcpProxy
+
 SERVICE = "/spark.connect.SparkConnectService/"
 
 
@@ -177,6 +179,27 @@ def test_unavailable_backend_is_named_and_found_again(start_lodge):
                 assert time.monotonic() < deadline, "the gateway did not find its backend again"
                 time.sleep(0.1)
         server.stop(None)
+
+
+def test_unary_call_survives_a_reset_of_the_connection_to_the_backend(start_lodge):
+    backend = EchoBackend()
+    server, port = echo_server(backend)
+    server.start()
+    with TcpProxy(port) as proxy:
+        gateway = start_lodge(backend=f"sc://127.0.0.1:{proxy.port}")
+        with grpc.insecure_channel(gateway.target) as channel:
+            request = head()
+            config, clone = (channel.unary_unary(SERVICE + name) for name in ("Config", "CloneSession"))
+            assert config(request) == request
+            proxy.lose_answer()
+            assert config(request) == request
+            assert proxy.connections >= 2
+            proxy.lose_answer()
+            with pytest.raises(grpc.RpcError) as raised:  # a second call would create a second clone
+                clone(request)
+            assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
+        gateway.stop()
+    server.stop(None)
 
 
 def test_the_health_service_answers(lodge):

@@ -29,6 +29,8 @@ Guarantees:
    ends this session uses the entry to determine that there was a location.
 9. If the deletion of an ``ACTIVE`` session was requested, the reaper ends the session immediately if all its holders
    are gone. Otherwise, a holder ends the session, or the reaper ends it after the grace period.
+10. While sessions of a replica that is gone are being adopted, the other sessions of this replica are not ended. This
+    ends when the snapshots of a whole grace period show no further adoption. Sessions without holders form one group.
 
 Guarantees 4 and 7 require that each snapshot lists locations and directories before records. If a session or table is
 created between the two lists, it is only in the second list or in neither list. If the records of a snapshot may be
@@ -43,7 +45,7 @@ from typing import TypeVar
 
 from workspace.identifiers import ReplicaId, SessionUuid, TableUuid
 from workspace.record_store import StoredRecord, Version
-from workspace.records import PendingWrite, Phase, SessionRecord
+from workspace.records import NO_REPLICA, PendingWrite, Phase, SessionRecord
 from workspace.trash_entries import TrashEntry, is_whole_location, session_of
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -148,6 +150,9 @@ class History:
         unnamed: Sessions with a location but without a record.
         unfinished: Pending writes of replicas that are gone or doubted.
         unnamed_tables: Directories in session locations to which the session's record does not refer.
+        waiting: The sessions without a live holder in the last snapshot, and their former holders. A session without
+            holders has the former holder ``NO_REPLICA``.
+        adopted: The former holders, and the end of the last snapshot that shows the adoption of one of their sessions.
     """
 
     abandoned: Mapping[_RecordKey, float] = field(default_factory=dict)
@@ -156,6 +161,8 @@ class History:
     unnamed: Mapping[SessionUuid, float] = field(default_factory=dict)
     unfinished: Mapping[_WriteKey, float] = field(default_factory=dict)
     unnamed_tables: Mapping[_TableKey, float] = field(default_factory=dict)
+    waiting: Mapping[SessionUuid, frozenset[ReplicaId]] = field(default_factory=dict)
+    adopted: Mapping[ReplicaId, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +179,7 @@ class Decisions:
         orphan_tables: Directories to remove from the locations of active sessions.
         leases: Leases to delete, because their replicas are gone and no record refers to them.
         purge: Entries of the trash to purge.
+        spared: Sessions that would be due to end, but other sessions of the same holders are being adopted.
     """
 
     end: tuple[StoredRecord, ...]
@@ -183,6 +191,7 @@ class Decisions:
     orphan_tables: tuple[_TableKey, ...]
     leases: tuple[ReplicaId, ...]
     purge: tuple[TrashEntry, ...]
+    spared: tuple[StoredRecord, ...] = ()
 
 
 def extend_history(previous: History, snapshot: Snapshot) -> History:
@@ -190,6 +199,7 @@ def extend_history(previous: History, snapshot: Snapshot) -> History:
     active = list(snapshot.active())
     ending = (stored for stored in snapshot.records if stored.record.phase is Phase.ENDING)
     seen = snapshot.ended_seconds
+    waiting = {stored.record.session_uuid: _former_holders(stored) for stored in snapshot.dead()}
     return History(
         abandoned=_since(previous.abandoned, (_key(s) for s in active if not snapshot.has_certain_holder(s)), seen),
         requested=_since(previous.requested, (s.record.session_uuid for s in active if s.is_deletion_requested), seen),
@@ -197,6 +207,8 @@ def extend_history(previous: History, snapshot: Snapshot) -> History:
         unnamed=_since(previous.unnamed, snapshot.locations - snapshot.named_sessions(), seen),
         unfinished=_since(previous.unfinished, snapshot.writes_of_gone(), seen),
         unnamed_tables=_since(previous.unnamed_tables, snapshot.unnamed_tables(), seen),
+        waiting=waiting,
+        adopted=_adopted(previous, snapshot, waiting),
     )
 
 
@@ -213,6 +225,9 @@ def decide(history: History, snapshot: Snapshot, grace_period_seconds: float) ->
     abandoned = _up_to(history.abandoned, since)
     overdue = _up_to(history.requested, since) | _up_to(history.ending, since)
     unfinished = _up_to(history.unfinished, since)
+    due = [stored for stored in snapshot.dead() if _key(stored) in abandoned]
+    adopting = {replica for replica, seconds in history.adopted.items() if seconds > since}
+    spared = tuple(stored for stored in due if _former_holders(stored) & adopting) if adopting else ()
     held = [stored for stored in snapshot.records if snapshot.has_live_holder(stored)]
     written = {session_uuid for session_uuid, _ in unfinished}
     suspects = (stored for stored in held if stored.record.session_uuid in written)
@@ -220,7 +235,7 @@ def decide(history: History, snapshot: Snapshot, grace_period_seconds: float) ->
     gone_leases = snapshot.leased & snapshot.gone
     named = snapshot.named_sessions()
     return Decisions(
-        end=tuple(stored for stored in snapshot.dead() if _key(stored) in abandoned),
+        end=tuple(stored for stored in due if not _former_holders(stored) & adopting),
         requested=tuple(
             stored
             for stored in snapshot.active()
@@ -243,6 +258,7 @@ def decide(history: History, snapshot: Snapshot, grace_period_seconds: float) ->
         orphan_tables=tuple(sorted(_up_to(history.unnamed_tables, storage_since))),
         leases=tuple(sorted(gone_leases - named_replicas(snapshot.records))) if gone_leases else (),
         purge=tuple(entry for entry in snapshot.trash if not _is_location_of(entry, named)),
+        spared=spared,
     )
 
 
@@ -271,7 +287,7 @@ def due_seconds(history: History, now_seconds: float, grace_period_seconds: floa
 
     The result is infinite if there is no such grace period.
     """
-    running = (history.abandoned, history.requested, history.ending, history.unfinished)
+    running = (history.abandoned, history.requested, history.ending, history.unfinished, history.adopted)
     ends = (first_seen + grace_period_seconds for part in running for first_seen in part.values())
     return min((end for end in ends if end > now_seconds), default=float("inf"))
 
@@ -285,6 +301,24 @@ def writes_of(record: SessionRecord) -> Iterable[PendingWrite]:
     """Return the pending writes that can be undone, which are not published."""
     writes = (*record.writes, *(write for table in record.tables for write in table.writes))
     return tuple(write for write in writes if not write.is_published)
+
+
+def _former_holders(stored: StoredRecord) -> frozenset[ReplicaId]:
+    return stored.record.holders or frozenset({NO_REPLICA})
+
+
+def _adopted(
+    previous: History, snapshot: Snapshot, waiting: Mapping[SessionUuid, frozenset[ReplicaId]]
+) -> Mapping[ReplicaId, float]:
+    """Return when the sessions of each former holder were last seen to be adopted."""
+    adopted = dict(previous.adopted)
+    if previous.waiting:
+        for stored in snapshot.active():
+            former = previous.waiting.get(stored.record.session_uuid)
+            if former is not None and snapshot.has_live_holder(stored):
+                adopted |= dict.fromkeys(former - stored.record.holders, snapshot.ended_seconds)
+    still_waiting = frozenset[ReplicaId]().union(*waiting.values())
+    return {replica: seconds for replica, seconds in adopted.items() if replica in still_waiting}
 
 
 def _gone_writers(record: SessionRecord, unfinished: Set[_WriteKey]) -> frozenset[ReplicaId]:

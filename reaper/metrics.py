@@ -116,6 +116,7 @@ class Gauges(Collector):
             yield _gauge("sessions", "Session records in the last pass.", len(last_pass.snapshot.records))
             yield _gauge("locations", "Session locations in the last pass.", len(last_pass.snapshot.locations))
             yield _gauge("trash_entries", "Trash entries in the last pass.", len(last_pass.snapshot.trash))
+            yield _gauge("spared_sessions", "Dead sessions that wait for their adoption.", last_pass.spared)
             yield _gauge("mass_expiry_sessions", "Sessions whose end waits for a confirmation.", len(last_pass.held))
         work = GaugeMetricFamily("lodge_reaper_work", "Pieces of work, by queue and state.", labels=["queue", "state"])
         for name, queue in (("ends", reaper.ends), ("purges", reaper.purges)):

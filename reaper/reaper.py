@@ -16,7 +16,8 @@ Guarantees in addition to those of :mod:`reaper.removals` and :mod:`reaper.work_
    periods and the observation of leases start again.
 7. If the storage answers, and a pass is made at each time that :meth:`Reaper.due_seconds` returns:
 
-   - A session whose holders are gone is ended after at most the lease duration, the grace period and three passes.
+   - A session whose holders are gone is ended after at most the lease duration, the grace period and three passes. If
+     another session of the same holders is adopted, this takes at most one grace period and three passes after that.
    - The pending writes of a lost replica are removed from their records in the same time.
    - An orphan is removed after at most the grace period and two passes.
 """
@@ -143,6 +144,7 @@ class Reaper:
         self._history = History()
         self._mass_expiry = MassExpiry()
         self._announced_token = ""
+        self._is_sparing = False
 
     def make_pass(self) -> bool:
         """Read the complete state and queue the work that is due.
@@ -170,7 +172,9 @@ class Reaper:
         self._evaluate_mass_expiry(snapshot)
         if self.may_act():
             self._offer(decisions, snapshot)
-        self.last_pass = PassResult(snapshot, self._mass_expiry.held, self._monotonic() - begun_seconds)
+        self._report_spared(decisions)
+        seconds = self._monotonic() - begun_seconds
+        self.last_pass = PassResult(snapshot, self._mass_expiry.held, seconds, len(decisions.spared))
         self._report(self.last_pass)
         return True
 
@@ -262,6 +266,16 @@ class Reaper:
                 of_sessions=state.all_sessions,
                 confirm_with=state.token,
             )
+
+    def _report_spared(self, decisions: Decisions) -> None:
+        """Log once that sessions are not ended because others are being adopted, and once that this has ended."""
+        is_sparing = bool(decisions.spared)
+        if is_sparing and not self._is_sparing:
+            replicas = frozenset[ReplicaId]().union(*(stored.record.holders for stored in decisions.spared))
+            self._log.info("adoption_awaited", sessions=len(decisions.spared), replicas=sorted(replicas))
+        elif self._is_sparing and not is_sparing:
+            self._log.info("adoption_ended")
+        self._is_sparing = is_sparing
 
     def _offer(self, decisions: Decisions, snapshot: Snapshot) -> None:
         work: dict[WorkKey, Work] = {}

@@ -143,11 +143,14 @@ class PassResult:
         snapshot: The state that the pass has read.
         held: The sessions whose end needs a confirmation.
         seconds: The duration of the pass.
+        spared: The number of sessions that the reaper does not end yet, because sessions of the same gateway are being
+            adopted.
     """
 
     snapshot: Snapshot
     held: frozenset[SessionUuid]
     seconds: float
+    spared: int = 0
 
 
 Report = (

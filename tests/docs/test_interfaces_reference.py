@@ -62,7 +62,7 @@ def test_settings_table_equals_the_help_texts(heading: str) -> None:
 
 def test_metrics_table_equals_the_metrics() -> None:
     queue = WorkQueue(monotonic=lambda: 0.0, log=mock.Mock())
-    last_pass = SimpleNamespace(snapshot=SimpleNamespace(records=(), locations=(), trash=()), held=())
+    last_pass = SimpleNamespace(snapshot=SimpleNamespace(records=(), locations=(), trash=()), held=(), spared=0)
     reaper = SimpleNamespace(may_act=lambda: True, last_pass=last_pass, ends=queue, purges=queue)
     registry = CollectorRegistry()
     GatewayMetrics(registry)

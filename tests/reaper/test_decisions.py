@@ -78,6 +78,57 @@ def decisions_after(*snapshots: Snapshot) -> Decisions:
     return decide(history, snapshots[-1], GRACE_SECONDS)
 
 
+def gone_snapshot(*records: StoredRecord, at_seconds: float) -> Snapshot:
+    return a_snapshot(*records, at_seconds=at_seconds, lost=frozenset({A}))
+
+
+def test_guarantee_10_session_in_the_queue_of_an_adopter_is_not_ended() -> None:
+    """B adopts one session of A in each second, which takes longer than the grace period."""
+    sessions = 10
+    history = History()
+    for second in range(sessions):
+        adopted = [a_stored(number, B, version="2") for number in range(second)]
+        waiting = [a_stored(number, A) for number in range(second, sessions)]
+        snapshot = gone_snapshot(*adopted, *waiting, at_seconds=float(second))
+        history = extend_history(history, snapshot)
+        decisions = decide(history, snapshot, GRACE_SECONDS)
+        assert not decisions.end
+        assert len(decisions.spared) == (len(waiting) if second >= GRACE_SECONDS else 0)
+    history = extend_history(history, gone_snapshot(*adopted, at_seconds=float(sessions)))
+    assert not history.adopted, "nothing remains of an adoption that is complete"
+
+
+def test_guarantee_10_session_that_nobody_adopts_is_ended() -> None:
+    left, adopted = a_stored(1, A), a_stored(2, B, version="2")
+    before = gone_snapshot(left, a_stored(2, A), at_seconds=0.0)
+    history = extend_history(extend_history(History(), before), gone_snapshot(left, adopted, at_seconds=1.0))
+    for second, ends in ((GRACE_SECONDS, ()), (GRACE_SECONDS + 0.9, ()), (GRACE_SECONDS + 1.0, (left,))):
+        snapshot = gone_snapshot(left, adopted, at_seconds=second)
+        history = extend_history(history, snapshot)
+        assert decide(history, snapshot, GRACE_SECONDS).end == ends
+        if not ends:
+            assert due_seconds(history, second, GRACE_SECONDS) == GRACE_SECONDS + 1.0
+
+
+def test_guarantee_10_sessions_of_other_replicas_are_ended() -> None:
+    other, none = a_stored(1, B), a_stored(2)
+    lost = frozenset({A, B})
+    snapshots = [
+        a_snapshot(other, none, a_stored(3, *holders, version=version), at_seconds=at, lost=lost)
+        for at, version, holders in ((0.0, "1", (A,)), (1.0, "2", ("c",)), (GRACE_SECONDS, "2", ("c",)))
+    ]
+    assert decisions_after(*snapshots).end == (other, none)
+
+
+def test_guarantee_10_client_that_moves_is_no_adoption() -> None:
+    left = a_stored(1, A)
+    snapshots = [
+        gone_snapshot(left, a_stored(2, *holders, version=str(len(holders))), at_seconds=at)
+        for at, holders in ((0.0, (A,)), (1.0, (A, B)), (GRACE_SECONDS, (A, B)))
+    ]
+    assert decisions_after(*snapshots).end == (left,)
+
+
 def test_guarantee_2_record_change_restarts_grace_period() -> None:
     before, after = a_stored(1, A), a_stored(1, A, version="2")
     lost = frozenset({A})

@@ -52,8 +52,6 @@ class GatewayConfig:
             disconnects.
         impersonation: Whether the session locations of a principal belong to the OS user with the same name
             [temporary-tables §5.1.10.2].
-        adopts_left_sessions: Whether this replica adopts sessions as soon as another replica has left them. Otherwise,
-            a session is adopted with its next request.
         admins: The administrators: principals, and groups in the form ``group:NAME``.
         principal_backends: The dedicated backends of principals, by principal.
         backend_access: How the replica authenticates to its backends.
@@ -75,7 +73,6 @@ class GatewayConfig:
     admission: AdmissionLimits = field(default_factory=AdmissionLimits)
     detached_timeout_seconds: float = 300.0
     impersonation: bool = False
-    adopts_left_sessions: bool = False
     admins: tuple[str, ...] = ()
     principal_backends: Mapping[Principal, str] = field(default_factory=dict)
     backend_access: BackendAccess = field(default_factory=BackendAccess)

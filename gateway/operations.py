@@ -281,7 +281,7 @@ class Operations:
         Raises:
             GatewayError: If the client has already used the operation id.
         """
-        if operation.key in self._by_key or operation.key in self._used:
+        if self.is_used(*operation.key):
             raise SparkError(
                 "INVALID_HANDLE.OPERATION_ALREADY_EXISTS",
                 f"The handle {operation.id} is invalid. Operation already exists.",
@@ -312,6 +312,10 @@ class Operations:
     def find(self, key: SessionKey, operation_id: str) -> Operation | None:
         """Return an operation of a session. None if it was released or abandoned."""
         return self._by_key.get((key, operation_id))
+
+    def is_used(self, key: SessionKey, operation_id: str) -> bool:
+        """Return whether an operation with the given id exists, or was released or abandoned."""
+        return (key, operation_id) in self._by_key or (key, operation_id) in self._used
 
     def release(self, operation: Operation) -> None:
         """Discard an operation if it has ended.

@@ -23,6 +23,7 @@ from gateway.names.path_checks import PathChecks
 from gateway.operations import Operation, Operations
 from gateway.request_pools import RequestPools
 from gateway.service import SparkConnectService
+from gateway.sessions.adopter import Adopter
 from gateway.sessions.record_watch import RecordWatch
 from gateway.sessions.registry import Sessions
 from gateway.statement_audit import StatementAudit
@@ -34,6 +35,7 @@ from workspace.locations import SessionLocations
 from workspace.record_store import SessionRecords
 from workspace.workspaces import Workspaces
 
+_ADOPTION_SECONDS = 2.0  # for the first adoptions of a replica that lists the leases last
 _CREDENTIALS_SECONDS = 2.0
 _UNDO_SHARE = 0.2  # of the drain timeout, for what happens after the gateway has given up
 
@@ -167,11 +169,20 @@ class Gateway:
             asyncio.create_task(_repeat(self._read_roots, renewal_seconds, "roots_not_read")),
             asyncio.create_task(_repeat(self._reload_credentials, _CREDENTIALS_SECONDS, "credentials_not_reloaded")),
         ]
+        adopter = None
+        if not config.backends_end_with_gateway:
+            adopter = Adopter(
+                self._sessions,
+                self._storage,
+                statements.complete_abandoned,
+                patience_seconds=renewal_seconds + _ADOPTION_SECONDS,
+            )
+            self._tasks.append(asyncio.create_task(adopter.run()))
         watch = RecordWatch(
             self._sessions,
             self._storage.records,
             lambda session: self._operations.end_session(session.key),
-            adopts=config.adopts_left_sessions,
+            adopter,
         )
         self._tasks.append(asyncio.create_task(watch.run()))
         log.info("gateway_started", replica=self._replica, listen=addresses.main, backends=config.backends)

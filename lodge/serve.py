@@ -184,7 +184,6 @@ def config_for(
         admission=_admission_limits(settings),
         detached_timeout_seconds=settings.detached_timeout.total_seconds(),
         impersonation=settings.impersonation,
-        adopts_left_sessions=settings.records == "kubernetes",
         admins=settings.admins,
         principal_backends={Principal(name): address for name, address in settings.principal_backend.items()},
         backend_access=backend_access(settings, {} if spark is None else {spark.address: spark_token}),

@@ -12,6 +12,7 @@ Source: [architecture "Session records, leases and the reaper"].
 """
 
 import uuid
+from collections.abc import Set
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -92,8 +93,12 @@ class RecordUpdates:
         except RecordNotFoundError:
             return None
 
-    async def join(self, stored: StoredRecord) -> bool:
+    async def join(self, stored: StoredRecord, lost: Set[ReplicaId] = frozenset()) -> bool:
         """Join a session if its record has not changed since the record was read.
+
+        Args:
+            stored: The record of the session.
+            lost: The replicas to remove from the holders of the session, because they are lost.
 
         Returns:
             True if this replica joined the session. False if another process changed or deleted the record first.
@@ -101,7 +106,7 @@ class RecordUpdates:
         Raises:
             SessionEndingError: If the session is ending.
         """
-        record = add_holder(stored.record, self._replica)
+        record = add_holder(remove_holders(stored.record, lost), self._replica)
         try:
             await self._storage.run(self._storage.records.replace, record, stored.version)
         except (RecordConflictError, RecordNotFoundError):

@@ -1,12 +1,13 @@
 """Watches session records for changes by other processes.
 
-The watch handles two kinds of changes:
+The watch reports only the records that concern this replica. It handles three kinds of changes:
 
 - An operator deletes a session record (``kubectl delete connectsession``), or a client of another replica closes a
   session (``CLOSE SESSION``). The replica that serves the session learns this only from the record, and then ends the
   session.
-- A replica stops and leaves its sessions. Their clients may not send a request for longer than a session may exist
-  without a replica. Therefore this replica adopts sessions without holders.
+- A record has no holders any more. :mod:`gateway.sessions.adopter` adopts the session.
+- A session of this replica contains a change of a lost replica, or a change that another replica handed over. It is
+  completed in the background.
 
 Guarantees:
 
@@ -14,18 +15,17 @@ Guarantees:
 2. An interrupted watch does not end any session. The next list of records compensates for missed events. A failed watch
    is restarted.
 3. A failure in one session does not affect other sessions. The failed step is retried.
-4. Only one replica adopts a session without holders. The sessions of a lost replica are left to the reaper.
-5. The replicas do not all try to adopt the same session at once. Each waits for a time that depends on its name and on
-   the session, and does nothing if another replica has adopted the session by then.
+4. Records are decoded and selected in the thread of the watch. The event loop receives only what requires an action.
 """
 
 import asyncio
-import hashlib
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
+from functools import partial
 
 import structlog
 
+from gateway.sessions.adopter import Adopter
 from gateway.sessions.record_updates import is_over
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
@@ -40,14 +40,13 @@ log = structlog.get_logger(__name__)
 
 
 class RecordWatch:
-    """Ends and adopts sessions when their records change.
+    """Ends sessions when their records change, and finds sessions for the adopter.
 
     Args:
         sessions: The sessions that this replica serves.
         records: The session records.
         end_operations: A function that ends all operations of a session.
-        adopts: Whether to adopt sessions without holders.
-        adoption_spread_seconds: The maximum time to wait before this replica adopts a session.
+        adopter: Adopts sessions. None if this replica does not adopt sessions.
     """
 
     def __init__(
@@ -55,17 +54,13 @@ class RecordWatch:
         sessions: Sessions,
         records: record_store.SessionRecords,
         end_operations: Callable[[Session], Awaitable[object]],
-        *,
-        adopts: bool = True,
-        adoption_spread_seconds: float = 2.0,
+        adopter: Adopter | None = None,
     ) -> None:
-        self._adopts = adopts
-        self._adoption_spread_seconds = adoption_spread_seconds
-        self._left: dict[RecordName, record_store.StoredRecord] = {}
         self._sessions = sessions
         self._records = records
         self._end_operations = end_operations
-        self._queue: asyncio.Queue[Session | RecordName] = asyncio.Queue()
+        self._adopter = adopter
+        self._queue: asyncio.Queue[Session] = asyncio.Queue()
         self._is_interrupted = False
 
     async def run(self) -> None:
@@ -74,14 +69,16 @@ class RecordWatch:
         loop = asyncio.get_running_loop()
 
         def take(event: record_store.RecordsEvent) -> None:
-            if not stop.is_set():  # the event loop may be closed after the stop
-                loop.call_soon_threadsafe(self._enqueue, event)
+            action = self._action(event)
+            if action is not None and not stop.is_set():  # the event loop may be closed after the stop
+                loop.call_soon_threadsafe(action)
 
         def fail(error: Exception) -> None:
             log.exception("record_watch_failed")
             take(record_store.RecordsUnreachable(f"The watch of session records failed: {error}"))
 
-        arguments = (self._records.watch, take, fail, stop)
+        watch = partial(self._records.watch, replica=self._sessions.replica)
+        arguments = (watch, take, fail, stop)
         thread = threading.Thread(target=run_watch_loop, args=arguments, name="record-watch", daemon=True)
         thread.start()
         try:
@@ -91,78 +88,82 @@ class RecordWatch:
         finally:
             stop.set()
 
-    def _enqueue(self, event: record_store.RecordsEvent) -> None:
-        """Enqueue served sessions that may have ended, and sessions without holders."""
+    def _action(self, event: record_store.RecordsEvent) -> Callable[[], object] | None:
+        """Return what the event loop has to do because of an event. Runs in the thread of the watch."""
         match event:
             case record_store.RecordsListed(records):
-                self._is_interrupted = False
-                continuing = {stored.record.name for stored in records if not is_over(stored)}
-                for session in self._sessions.all():
-                    if session.record_name not in continuing:
-                        self._queue.put_nowait(session)
-                left = {stored.record.name: stored for stored in filter(self._is_left, records)}
-                for name in self._left.keys() - left.keys():
-                    del self._left[name]
-                for stored in left.values():
-                    self._adopt_later(stored)
+                continuing = frozenset(stored.record.name for stored in records if not is_over(stored))
+                left = {stored.record.name: stored for stored in records if _is_left(stored)}
+                return partial(self._take_list, continuing, left, list(filter(self._has_abandoned_changes, records)))
             case record_store.RecordChanged(stored):
-                if self._is_left(stored):
-                    self._adopt_later(stored)
-                    return
-                self._left.pop(stored.record.name, None)
-                if is_over(stored):
-                    self._enqueue_served(stored.record.name)
+                return self._action_of_change(stored)
             case record_store.RecordGone(name):
-                self._left.pop(name, None)
-                self._enqueue_served(name)
+                return partial(self._take_end, name)
             case record_store.RecordsUnreachable(reason):
-                if not self._is_interrupted:
-                    log.warning("record_watch_interrupted", reason=reason)
-                self._is_interrupted = True
+                return partial(self._take_interruption, reason)
 
-    def _enqueue_served(self, name: RecordName) -> None:
+    def _action_of_change(self, stored: record_store.StoredRecord) -> Callable[[], object] | None:
+        adopter, name = self._adopter, stored.record.name
+        if is_over(stored):
+            return partial(self._take_end, name)
+        if adopter is None:
+            return None
+        if _is_left(stored):
+            return partial(adopter.offer, stored)
+        if self._has_abandoned_changes(stored):
+            return partial(self._take_abandoned, stored)
+        return partial(adopter.withdraw, name) if name in adopter.left else None
+
+    def _has_abandoned_changes(self, stored: record_store.StoredRecord) -> bool:
+        return self._adopter is not None and self._adopter.has_abandoned_changes(stored)
+
+    def _take_list(
+        self,
+        continuing: Set[RecordName],
+        left: dict[RecordName, record_store.StoredRecord],
+        abandoned: list[record_store.StoredRecord],
+    ) -> None:
+        self._is_interrupted = False
+        for session in self._sessions.all():
+            if session.record_name not in continuing:
+                self._queue.put_nowait(session)
+        if self._adopter is not None:
+            self._adopter.replace_left(left)
+            for stored in abandoned:
+                self._adopter.complete(stored)
+
+    def _take_end(self, name: RecordName) -> None:
+        """Check a session that may have ended."""
+        if self._adopter is not None:
+            self._adopter.withdraw(name)
         session = self._sessions.find_by_record(name)
         if session is not None:
             self._queue.put_nowait(session)
 
-    def _adopt_later(self, stored: record_store.StoredRecord) -> None:
-        """Adopt a session without holders, unless another replica adopts it first."""
-        name = stored.record.name
-        is_waiting = name in self._left
-        self._left[name] = stored
-        if is_waiting:
-            return
-        digest = hashlib.sha256(f"{self._sessions.replica} {name}".encode()).digest()
-        share = int.from_bytes(digest[:4], "big") / 2**32
-        loop = asyncio.get_running_loop()
-        loop.call_later(share * self._adoption_spread_seconds, self._queue.put_nowait, name)
+    def _take_abandoned(self, stored: record_store.StoredRecord) -> None:
+        if self._adopter is not None:
+            self._adopter.withdraw(stored.record.name)
+            self._adopter.complete(stored)
 
-    async def _adopt(self, name: RecordName) -> None:
-        stored = self._left.get(name)
-        if stored is not None:
-            await self._sessions.adopt(stored)
-            if self._left.get(name) is stored:
-                del self._left[name]
-            else:
-                self._queue.put_nowait(name)
+    def _take_interruption(self, reason: str) -> None:
+        if not self._is_interrupted:
+            log.warning("record_watch_interrupted", reason=reason)
+        self._is_interrupted = True
 
     async def _work(self) -> None:
         while True:
-            item = await self._queue.get()
+            session = await self._queue.get()
             try:
-                if isinstance(item, Session):
-                    await self._end_if_over(item)
-                else:
-                    await self._adopt(item)
+                await self._end_if_over(session)
             except Exception as error:  # noqa: BLE001 - a top loop, see guarantee 3
-                session = item.uuid if isinstance(item, Session) else item
-                log.error("session_not_settled", session=session, reason=str(error))
-                asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._queue.put_nowait, item)
+                log.error("session_not_settled", session=session.uuid, reason=str(error))
+                asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._queue.put_nowait, session)
 
     async def _end_if_over(self, session: Session) -> None:
         if self._sessions.find(session.key) is session and await self._sessions.is_over(session):
             await self._end_operations(session)
             await self._sessions.release_and_end(session, reason="requested by its session record")
 
-    def _is_left(self, stored: record_store.StoredRecord) -> bool:
-        return self._adopts and not is_over(stored) and not stored.record.holders
+
+def _is_left(stored: record_store.StoredRecord) -> bool:
+    return not is_over(stored) and not stored.record.holders

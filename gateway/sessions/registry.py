@@ -17,7 +17,9 @@ Guarantees:
    location belongs to that OS user as soon as it is visible.
 6. Opening and leaving a session never overlap. A session record does not keep listing this replica as a holder of a
    session that the replica does not serve: if an update of the record fails, the replica retries the update with each
-   renewal of the lease.
+   renewal of the lease. When the replica stops, it stops its lease instead, and the records keep listing it until other
+   replicas adopt the sessions.
+7. The number of tasks for joining, leaving and ending sessions does not depend on the number of sessions.
 
 Source: [architecture "Gateway"], [architecture "Session records, leases and the reaper"],
 [temporary-tables §5.1.10.2].
@@ -25,9 +27,8 @@ Source: [architecture "Gateway"], [architecture "Session records, leases and the
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence, Set
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from typing import TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
@@ -36,11 +37,13 @@ from gateway.admission.session_quota import SessionQuota
 from gateway.audit import Audit
 from gateway.backends import Backend, Backends
 from gateway.errors import GatewayError, no_backend, not_impersonated, session_closed
+from gateway.futures import for_each
 from gateway.requests import SessionKey
 from gateway.sessions.backend_calls import Activity, find_activity, release_session
 from gateway.sessions.lease_thread import LeaseThread
 from gateway.sessions.loop_monitor import LoopMonitor
 from gateway.sessions.os_users import find_owner
+from gateway.sessions.peers import Peers
 from gateway.sessions.pending_updates import PendingUpdate, PendingUpdates
 from gateway.sessions.record_updates import IDLE, RecordUpdates, is_over
 from gateway.sessions.replica_lease import ReplicaLease
@@ -56,7 +59,6 @@ from workspace.storage_paths import StoragePath
 _CONCURRENT_UPDATES = 16
 _STOP_SECONDS = 10.0
 
-_Item = TypeVar("_Item")
 log = structlog.get_logger(__name__)
 
 
@@ -72,6 +74,10 @@ class Sessions:
         impersonation: See ``GatewayConfig``.
         audit: The audit events. By default, they are written nowhere.
         quota: The quota of sessions. By default, it has the default limits.
+
+    Attributes:
+        replica: The name of this replica.
+        peers: The other replicas.
     """
 
     def __init__(
@@ -94,6 +100,7 @@ class Sessions:
         self._idle_timeout_seconds = idle_timeout_seconds
         self._impersonation = impersonation
         self._lease = ReplicaLease(replica, storage, lease_duration_seconds)
+        self.peers = Peers(replica, storage, lease_duration_seconds)
         self._records = RecordUpdates(replica, storage, self._lease, self._audit)
         self._pending = PendingUpdates()
         self._lease_thread = LeaseThread(self._lease, lease_duration_seconds, self._settle_soon)
@@ -196,11 +203,20 @@ class Sessions:
                 raise self._quota.refuse(principal)
             yield
 
-    async def adopt(self, stored: StoredRecord) -> None:
-        """Adopt a session that no replica serves.
+    async def adopt(
+        self, stored: StoredRecord, lost: Set[ReplicaId] = frozenset(), *, reason: str = "its replica left the session"
+    ) -> Session | None:
+        """Adopt a session that no living replica serves.
 
-        Without a replica, the session would end before its idle timeout. If the record has changed since it was read,
-        the session is not adopted.
+        Without a replica, the session would end before its idle timeout. The adoption is a single change of the record.
+
+        Args:
+            stored: The record of the session.
+            lost: The lost replicas, which are removed from the record.
+            reason: Why the session is adopted. The reason is logged.
+
+        Returns:
+            The session. None if the record has changed since it was read, or if this replica cannot serve the session.
 
         Raises:
             GatewayError: If the lease has lapsed, or the storage does not respond.
@@ -210,17 +226,18 @@ class Sessions:
         key = SessionKey(record.principal, record.client_session_id)
         backend = self._backends.find(record)
         async with self._lock(record.name):
-            if backend is None or key in self._served:
-                return
+            if backend is None or key in self._served or self._is_leaving:
+                return None
             self._lease.require_valid()
             lease_epoch = self._lease.epoch
             with self._pending.keep_on_failure(PendingUpdate(record.name)):
-                if not await self._records.join(stored):
-                    return
+                if not await self._records.join(stored, lost):
+                    return None
             session = self._serve(Session(key, record.session_uuid, backend, lease_epoch))
         with session.log_context():
-            log.info("session_adopted", backend=backend.address, reason="its previous replica left the session")
+            log.info("session_adopted", backend=backend.address, reason=reason)
             self._record_opening(session, adopted=True)
+        return session
 
     def route(self, key: SessionKey) -> Backend:
         """Return the backend for a request of a session that may not have a record.
@@ -238,6 +255,22 @@ class Sessions:
             GatewayError: If the lease has lapsed since the replica joined the session. Other processes may have
                 considered the replica lost, and may have ended or adopted the session.
         """
+        self._lease.require_joined(session)
+
+    async def ensure_joined(self, session: Session) -> None:
+        """Join a session again if the lease has lapsed since this replica joined it.
+
+        After a lapse, all sessions are joined again in the background, one after the other. A session with a request
+        does not wait for its turn.
+
+        Raises:
+            GatewayError: If the lease is not valid, or the storage does not respond.
+        """
+        if session.lease_epoch != self._lease.epoch and self._lease.is_valid():
+            try:
+                await self._rejoin(session)
+            except RecordError as error:
+                log.warning("session_not_settled", reason=str(error))
         self._lease.require_joined(session)
 
     async def create_location(self, session: Session) -> StoragePath:
@@ -332,7 +365,7 @@ class Sessions:
         for session in self.all():
             if session.is_idle(self._idle_timeout_seconds):
                 idle.setdefault(session.backend, []).append(session)
-        await _for_each(idle.values(), self._end_idle_of_backend)
+        await for_each(idle.values(), self._end_idle_of_backend, workers=_CONCURRENT_UPDATES)
 
     async def _end_idle_of_backend(self, sessions: Sequence[Session]) -> None:
         """End the idle sessions of one backend. If the backend does not respond to a check, no other checks follow."""
@@ -345,36 +378,41 @@ class Sessions:
                 is_unreachable = activity is Activity.UNREACHABLE
                 await self._end_if_idle(session, activity)
 
-        await _for_each(sessions, end)
+        await for_each(sessions, end, workers=_CONCURRENT_UPDATES)
 
     async def leave_all(self, *, end: bool) -> None:
-        """Leave all sessions and delete the lease, because the replica stops.
+        """Stop serving all sessions, because the replica stops.
+
+        The records of the sessions still name this replica. The replica stops its lease instead, which costs one
+        request for all sessions. The other replicas then adopt the sessions at once.
 
         Args:
-            end: Whether to end the sessions because their backends stop too. If False, other replicas can adopt the
-                sessions.
+            end: Whether to end the sessions because their backends stop too.
         """
         self._is_leaving = True
         if self._settling is not None:
             self._settling.cancel()
             await asyncio.gather(self._settling, return_exceptions=True)
 
-        async def leave(session: Session) -> None:
+        async def end_session(session: Session) -> None:
             try:
-                if end:
-                    await self.end(session, reason="gateway stopped")
-                else:
-                    with self._stop_serving(session):
-                        await self._records.leave(session.record_name, session)
+                await self.end(session, reason="gateway stopped")
             except (GatewayError, RecordError) as error:
                 log.warning("session_left_to_reaper", location=session.uuid, reason=str(error))
 
-        await _for_each(self.all(), leave)
+        if end:
+            await for_each(self.all(), end_session, workers=_CONCURRENT_UPDATES)
         if self._is_renewing:
             self._is_renewing = False
             self._lease_thread.request_stop()
             await self._storage.run_lease(self._lease_thread.join, _STOP_SECONDS)
-        await self._lease.delete()
+        is_named = bool(self._served) or bool(self._pending.all())
+        for session in self.all():
+            self._forget(session)
+        try:
+            await (self._lease.stop() if is_named else self._lease.delete())
+        except GatewayError as error:
+            log.warning("lease_not_stopped", reason=str(error))
 
     async def renew_lease(self) -> None:
         """Renew the lease once, and start retrying failed record updates in the background.
@@ -405,8 +443,7 @@ class Sessions:
 
         async def rejoin(session: Session) -> None:
             with session.log_context(), _log_failure():
-                async with self._lock(session.record_name):
-                    await self._rejoin(session)
+                await self._rejoin(session)
 
         async def apply(update: PendingUpdate) -> None:
             with _log_failure():
@@ -414,22 +451,23 @@ class Sessions:
                     await self._apply(update)
                     self._pending.discard(update)
 
-        await _for_each(self._list_fenced(), rejoin)
-        await _for_each(self._pending.all(), apply)
+        await for_each(self._list_fenced(), rejoin, workers=_CONCURRENT_UPDATES)
+        await for_each(self._pending.all(), apply, workers=_CONCURRENT_UPDATES)
 
     def _list_fenced(self) -> Sequence[Session]:
         """Return the sessions that this replica has not joined again after a lapse."""
         return [session for session in self._served.values() if session.lease_epoch != self._lease.epoch]
 
     async def _rejoin(self, session: Session) -> None:
-        if self._served.get(session.key) is not session:
-            return
-        lease_epoch = self._lease.epoch
-        if await self._records.rejoin(session):
-            session.lease_epoch = lease_epoch
-        else:
-            self._forget(session)
-            log.warning("session_lost", reason="the lease lapsed and the session was reaped")
+        async with self._lock(session.record_name):
+            lease_epoch = self._lease.epoch
+            if self._served.get(session.key) is not session or session.lease_epoch == lease_epoch:
+                return
+            if await self._records.rejoin(session):
+                session.lease_epoch = lease_epoch
+            else:
+                self._forget(session)
+                log.warning("session_lost", reason="the lease lapsed and the session was reaped")
 
     async def _apply(self, update: PendingUpdate) -> None:
         """Apply a pending update, unless this replica serves the session again."""
@@ -546,19 +584,6 @@ class Sessions:
 
 def _record_name(key: SessionKey) -> RecordName:
     return record_name(key.principal, key.client_session_id)
-
-
-async def _for_each(items: Iterable[_Item], action: Callable[[_Item], Awaitable[None]]) -> None:
-    """Call an action for each item, for a limited number of items at the same time."""
-    slots = asyncio.Semaphore(_CONCURRENT_UPDATES)
-
-    async def call(item: _Item) -> None:
-        async with slots:
-            await action(item)
-
-    async with asyncio.TaskGroup() as group:
-        for item in items:
-            group.create_task(call(item))
 
 
 @contextmanager

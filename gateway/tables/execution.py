@@ -17,8 +17,9 @@ Guarantees:
 1. The backend writes only to directories that are listed in the session record.
 2. A statement that fails or is interrupted before it is complete is undone. A complete statement always has an answer,
    even if it is interrupted at the last moment.
-3. If a replica is lost, its begun changes are undone by the reaper, or taken over by the replica to which the client
-   reconnects. Its published changes are completed by the next replica that reads the record.
+3. If a replica is lost or hands over a change, the change is taken over by the replica to which the client reconnects,
+   or in the background by a replica that serves or adopts the session. A begun change that nobody takes over is undone
+   by the reaper.
 4. A statement begins once, even if a client sends it to several replicas at once under the same operation id.
 5. The backend writes under a separate operation id, which is the name of the directory. If a client sends its own
    operation id to the backend, the backend responds with "not found". The client therefore never mistakes the result of

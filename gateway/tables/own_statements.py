@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import structlog
 from pyspark.sql.connect.proto import base_pb2
@@ -21,13 +22,14 @@ from gateway.config import GatewayConfig
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.drain import Drain
 from gateway.error_status import Metadata
-from gateway.errors import ParseError
+from gateway.errors import SESSION_CLOSED, GatewayError, ParseError
 from gateway.names.plan_resolver import PlanResolver
 from gateway.operations import Operation, Operations, Runner
 from gateway.request_pools import RequestPools
 from gateway.requests import Request
 from gateway.responses import Response, build_row_response
 from gateway.session_settings import SessionSettings
+from gateway.sessions.adoption import find_abandoned
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.sql.name_syntax import qualify_with_session
@@ -47,12 +49,16 @@ from gateway.tables.sql_commands import SqlCommands
 from gateway.tables.sql_statement import SqlStatement
 from gateway.tables.statement_context import Execution, StatementContext
 from gateway.tables.temporary_tables import TemporaryTables
+from gateway.tables.undo import TRANSIENT_ERRORS
 from workspace.identifiers import ReplicaId
 from workspace.leases import LeaseObserver
 from workspace.record_changes import find_answer, find_change, is_known
+from workspace.record_store import StoredRecord
 from workspace.records import NO_REPLICA, PendingWrite, SessionRecord, TableState, TemporaryTable
 
 _MAX_POLL_SECONDS = 1.0
+_FIRST_RETRY_SECONDS = 1.0
+_MAX_RETRY_SECONDS = 60.0
 
 log = structlog.get_logger(__name__)
 
@@ -169,7 +175,7 @@ class OwnStatements:
         if sql is not None and self._config.log_query_text:
             log.info("statement_recognised", query=sql.query)
         execution = Execution(session, operation, backend, settings, request.identity)
-        self._sessions.require_lease(session)  # fail early, because reading the record can take long
+        await self._sessions.ensure_joined(session)  # fail early, because reading the record can take long
         record = await self._read_record(session, backend, settings)
         if is_known(record, operation.id):
             self._operations.start(operation, lambda: self._follow(execution))
@@ -235,6 +241,29 @@ class OwnStatements:
         self._operations.start(execution.operation, lambda: self._follow(execution))
         return execution.operation
 
+    def complete_abandoned(self, session: Session, stored: StoredRecord) -> None:
+        """Complete the changes of lost replicas in the background.
+
+        The client may be gone, or may not reconnect soon. If the client reattaches to a statement, it follows the
+        operation that this method starts. As for each operation that no client follows, the operation of a statement
+        that still writes rows is interrupted after the detached timeout.
+
+        Args:
+            session: A session that this replica serves.
+            stored: The record of the session, which may be outdated.
+        """
+        for change in find_abandoned(stored, self._sessions.peers.lost | {NO_REPLICA}):
+            if self._drain.is_handing_over or self._operations.is_used(session.key, change.operation_id):
+                continue
+            client_request = base_pb2.ExecutePlanRequest(
+                session_id=session.key.client_session_id, operation_id=change.operation_id
+            )
+            client_request.user_context.user_id = session.key.principal
+            client_request.request_options.add().reattach_options.reattachable = True
+            execution = _execution(session, client_request, ())
+            log.info("statement_completion_started", operation=change.operation_id, replica=change.replica)
+            self._operations.start(execution.operation, partial(self._complete_abandoned, execution))
+
     async def before_clone(self, session: Session) -> SessionRecord:
         """Return the record of a session that the backend is about to clone."""
         return await self._records.read(session)
@@ -288,6 +317,30 @@ class OwnStatements:
         except StatementStartedError:
             return await self._follow(execution)
 
+    async def _complete_abandoned(self, execution: Execution) -> Response:
+        """Complete a change of a lost replica. Retry this while the change is published, and so cannot be undone."""
+        session, operation = execution.session, execution.operation
+        pause_seconds = _FIRST_RETRY_SECONDS
+        with session.track_request(), session.log_context():
+            while True:
+                try:
+                    return await self._follow(execution)
+                except TRANSIENT_ERRORS as error:
+                    log.warning("statement_not_completed", operation=operation.id, reason=str(error))
+                    if self._sessions.find(session.key) is not session or not await self._is_published(execution):
+                        raise
+                await asyncio.sleep(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, _MAX_RETRY_SECONDS)
+
+    async def _is_published(self, execution: Execution) -> bool:
+        """Return whether the change of an operation is published, or its state cannot be read."""
+        try:
+            record = await self._records.read(execution.session)
+        except GatewayError as error:
+            return error.condition != SESSION_CLOSED
+        found = find_change(record, execution.operation.id)
+        return found is not None and found[1].is_published
+
     async def _follow(self, execution: Execution) -> Response:
         """Wait for a statement that another replica started, and return its answer.
 
@@ -328,7 +381,7 @@ class OwnStatements:
         This replica counts as lost too, because it does not run an operation for the change. So does a replica that
         handed over the change.
         """
-        if replica in {self._replica, NO_REPLICA}:
+        if replica in {self._replica, NO_REPLICA} or replica in self._sessions.peers.lost:
             return True
         leases = await self._storage.run_lease(self._storage.leases.list)
         observer.observe(leases, {replica}, time.monotonic())

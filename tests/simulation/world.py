@@ -105,7 +105,6 @@ class World:
             lease_duration_seconds=LEASE_SECONDS,
             backends_end_with_gateway=False,
             detached_timeout_seconds=_DETACHED_SECONDS,
-            adopts_left_sessions=not parameters.stores_records_as_files,
         )
 
     def run(self) -> History:

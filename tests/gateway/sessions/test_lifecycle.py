@@ -68,26 +68,33 @@ def test_two_replicas_serve_the_same_session(start_lodge, lodge, spark_server, c
 
 
 @pytest.mark.slow
-def test_reaper_removes_only_the_sessions_of_a_killed_gateway(start_lodge, spark_server, connect, wait_until):
+def test_reaper_removes_only_the_sessions_that_no_gateway_adopts(start_lodge, spark_server, connect, wait_until):
     gateway = start_lodge(*TIMES, backend=spark_server)
-    survivor = start_lodge(*TIMES, backend=spark_server, beside=gateway, reaper="--reaper")
-    dead, alive = connect(gateway), connect(survivor)
+    others = [start_lodge(*TIMES, backend=spark_server, beside=gateway)]
+    others.append(start_lodge(*TIMES, backend="sc://127.0.0.1:1", beside=gateway, reaper="--reaper"))
+    dead, alive = connect(gateway), connect(others[0])
     alive.sql("create temporary table t as select 1 a").collect()
     kept = set(gateway.locations())
     dead.sql("create temporary table t as select 2 a").collect()
+    dead.client.close()
+    both = set(gateway.locations())
     gateway.signal(signal.SIGKILL)
-    wait_until(lambda: set(gateway.locations()) == kept, "the reaper removes the session of the killed gateway")
-    assert alive.table("t").collect()[0][0] == 1
-    assert "session_location_deleted" in survivor.log()
+    wait_until(lambda: "session_adopted" in others[0].log(), "another gateway adopts the session of the killed gateway")
+    assert set(gateway.locations()) == both
+    others[0].signal(signal.SIGKILL)
+    wait_until(lambda: not gateway.locations(), "the reaper removes the sessions, because no gateway has their backend")
+    assert kept < both
+    assert others[1].log().count("session_location_deleted") == len(both)
 
 
 @pytest.mark.slow
-def test_another_gateway_adopts_the_sessions_of_a_stopped_one(start_lodge, spark_server, connect):
+def test_another_gateway_adopts_the_sessions_of_a_stopped_one(start_lodge, spark_server, connect, wait_until):
     first = start_lodge(backend=spark_server)
     second = start_lodge(backend=spark_server, beside=first)
     spark = connect(first, user_id="dora")
     spark.sql("create temporary table t as select 5 a").collect()
     assert first.stop() == 0
+    wait_until(lambda: "session_adopted" in second.log(), "the other gateway adopts the session of its silent client")
     again = connect(second, session_id=spark.session_id, user_id="dora")
     assert again.sql("select a from dfs.tmp.t").collect()[0][0] == 5
 

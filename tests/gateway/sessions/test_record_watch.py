@@ -5,10 +5,9 @@ import contextlib
 import threading
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import grpc
 import pytest
@@ -19,16 +18,20 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.backends import Backends
 from gateway.requests import SessionKey
+from gateway.sessions.adopter import Adopter
+from gateway.sessions.adoption import rank
 from gateway.sessions.record_watch import RecordWatch
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.storage import Storage
+from tests.records import a_record
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.identifiers import ClientSessionId, Principal, ReplicaId
 from workspace.record_changes import add_holder, mark_ending, remove_holders, update_record
 from workspace.record_store import RecordsEvent
+from workspace.records import SessionRecord
 from workspace.session_end import end_session
 
 DEADLINE_SECONDS = 20.0
@@ -52,6 +55,7 @@ class ReleasingBackend(grpc.GenericRpcHandler):
 @dataclass
 class Replica:
     sessions: Sessions
+    storage: Storage
     records: FileSessionRecords
     locations: FileSessionLocations
     backend: ReleasingBackend
@@ -79,7 +83,7 @@ async def unwatching(tmp_path: Path) -> AsyncIterator[Replica]:
         lease_duration_seconds=60,
     )
     await sessions.renew_lease()
-    yield Replica(sessions, records, locations, backend)
+    yield Replica(sessions, storage, records, locations, backend)
     await backends.close()
     await server.stop(None)
     await storage.close()
@@ -93,24 +97,19 @@ async def replica(unwatching: Replica) -> AsyncIterator[Replica]:
 
 
 @contextlib.asynccontextmanager
-async def watching(
-    replica: Replica, adoption_spread_seconds: float = 0.0, *, adopts: bool = True
-) -> AsyncIterator[RecordWatch]:
+async def watching(replica: Replica, *, patience_seconds: float = 60.0, adopts: bool = True) -> AsyncIterator[Adopter]:
     async def end_operations(session: Session) -> None:
         replica.operations_ended.append(session)
 
-    watch = RecordWatch(
-        replica.sessions,
-        replica.records,
-        end_operations,
-        adopts=adopts,
-        adoption_spread_seconds=adoption_spread_seconds,
+    adopter = Adopter(
+        replica.sessions, replica.storage, lambda session, stored: None, patience_seconds=patience_seconds
     )
-    task = asyncio.create_task(watch.run())
-    yield watch
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    watch = RecordWatch(replica.sessions, replica.records, end_operations, adopter if adopts else None)
+    tasks = [asyncio.create_task(each) for each in ([watch.run(), adopter._adopt_left()] if adopts else [watch.run()])]
+    yield adopter
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def open_session(replica: Replica) -> Session:
@@ -168,91 +167,59 @@ async def test_changed_record_does_not_end_the_session(replica: Replica) -> None
     assert session not in replica.operations_ended
 
 
-async def test_guarantee_4_session_without_holders_is_adopted_on_its_backend(replica: Replica) -> None:
-    session = await open_session(replica)
-    update_record(replica.records, session.record_name, lambda record: add_holder(record, ReplicaId("r2")))
-    await replica.sessions.leave_all(end=False)
-    await replica.sessions.renew_lease()
-    assert replica.sessions.find(session.key) is None
-    update_record(replica.records, session.record_name, lambda record: remove_holders(record, {ReplicaId("r2")}))
-    await until(lambda: replica.sessions.find(session.key) is not None, "the session is adopted")
-    adopted = replica.sessions.find(session.key)
+async def create_left_session(replica: Replica) -> SessionRecord:
+    """Create the record of a session that its replica has left."""
+    backend = (await open_session(replica)).backend
+    return replica.records.create(a_record(backend=backend.address)).record
+
+
+async def test_session_without_holders_is_adopted_on_its_backend(replica: Replica) -> None:
+    record = await create_left_session(replica)
+    await until(lambda: replica.sessions.find_by_record(record.name) is not None, "the session is adopted")
+    adopted = replica.sessions.find_by_record(record.name)
     assert adopted is not None
-    assert (adopted.uuid, adopted.backend) == (session.uuid, session.backend)
-    assert replica.records.read(session.record_name).record.holders == {ReplicaId("r1")}
+    assert (adopted.uuid, adopted.backend.address) == (record.session_uuid, record.backend)
+    assert replica.records.read(record.name).record.holders == {ReplicaId("r1")}
 
 
 async def test_session_of_another_replica_is_not_adopted(replica: Replica) -> None:
-    session = await open_session(replica)
-    update_record(replica.records, session.record_name, lambda record: add_holder(record, ReplicaId("r2")))
-    await replica.sessions.leave_all(end=False)
-    await replica.sessions.renew_lease()
+    other = replica.records.create(a_record(holders=frozenset({ReplicaId("r2")})))
     await let_the_watch_catch_up(replica)
-    assert replica.sessions.find(session.key) is None
-    assert replica.records.read(session.record_name).record.holders == {ReplicaId("r2")}
+    assert replica.sessions.find_by_record(other.record.name) is None
+    assert replica.records.read(other.record.name) == other
 
 
 async def test_watch_without_adoption_only_ends_sessions(unwatching: Replica) -> None:
-    session = await open_session(unwatching)
-    await unwatching.sessions.leave_all(end=False)
-    await unwatching.sessions.renew_lease()
+    record = await create_left_session(unwatching)
     async with watching(unwatching, adopts=False):
         await let_the_watch_catch_up(unwatching)
-    assert unwatching.sessions.find(session.key) is None
-    assert unwatching.records.read(session.record_name).record.holders == frozenset()
+    assert unwatching.sessions.find_by_record(record.name) is None
+    assert unwatching.records.read(record.name).record.holders == frozenset()
 
 
-async def test_guarantee_4_one_of_two_replicas_adopts_a_session(replica: Replica) -> None:
-    session = await open_session(replica)
-    stored = update_record(
-        replica.records, session.record_name, lambda record: remove_holders(record, {ReplicaId("r1")})
-    )
-    update_record(replica.records, session.record_name, lambda record: add_holder(record, ReplicaId("r2")))
-    await replica.sessions.leave_all(end=False)
-    await replica.sessions.renew_lease()
-    await replica.sessions.adopt(stored)
-    assert replica.sessions.find(session.key) is None
-    assert replica.records.read(session.record_name).record.holders == {ReplicaId("r2")}
-
-
-async def test_guarantee_5_replica_leaves_a_session_to_the_one_that_adopts_it_first(unwatching: Replica) -> None:
-    session = await open_session(unwatching)
-    await unwatching.sessions.leave_all(end=False)
-    await unwatching.sessions.renew_lease()
-    async with watching(unwatching, adoption_spread_seconds=1e9) as watch:
-        await until(lambda: session.record_name in watch._left, "the watch sees that nobody serves the session")
-        update_record(unwatching.records, session.record_name, lambda record: add_holder(record, ReplicaId("r2")))
-        await until(lambda: not watch._left, "the watch sees that another replica serves the session")
-        await watch._adopt(session.record_name)
-    assert unwatching.sessions.find(session.key) is None
-    assert unwatching.records.read(session.record_name).record.holders == {ReplicaId("r2")}
-
-
-async def test_guarantee_5_replicas_wait_for_different_times(unwatching: Replica) -> None:
-    session = await open_session(unwatching)
-    stored = update_record(
-        unwatching.records, session.record_name, lambda record: remove_holders(record, record.holders)
-    )
-    delays = []
-    async with watching(unwatching, adoption_spread_seconds=100.0) as watch:
-        loop = asyncio.get_running_loop()
-        for number in range(100):
-            unwatching.sessions.replica = ReplicaId(f"r{number}")
-            watch._left.clear()
-            with mock.patch.object(loop, "call_later", lambda delay, *_: delays.append(delay)):
-                watch._adopt_later(stored)
-    assert 0 <= min(delays) < 10
-    assert 90 < max(delays) <= 100
+async def test_session_that_another_replica_adopts_first_is_withdrawn(unwatching: Replica) -> None:
+    record = await create_left_session(unwatching)
+    unwatching.sessions.peers.living |= {ReplicaId("r2")}
+    while rank(record.name, unwatching.sessions.peers.living)[0] == unwatching.sessions.replica:
+        unwatching.records.delete(record.name, unwatching.records.read(record.name).version)
+        record = replace(record, client_session_id=ClientSessionId(str(uuid.uuid4())))
+        unwatching.records.create(record)
+    async with watching(unwatching, patience_seconds=1e6) as adopter:
+        await until(lambda: record.name in adopter.left, "the watch sees that nobody serves the session")
+        update_record(unwatching.records, record.name, lambda record: add_holder(record, ReplicaId("r2")))
+        await until(lambda: not adopter.left, "the watch sees that another replica serves the session")
+    assert unwatching.sessions.find_by_record(record.name) is None
+    assert unwatching.records.read(record.name).record.holders == {ReplicaId("r2")}
 
 
 async def test_guarantee_2_failed_watch_is_restarted(unwatching: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workspace.watch_loop._PAUSE_SECONDS", 0.05)
     watch, failures = unwatching.records.watch, iter([KeyError("items"), AttributeError("metadata")])
 
-    def watch_at_last(stop: threading.Event) -> Iterator[RecordsEvent]:
+    def watch_at_last(stop: threading.Event, replica: ReplicaId | None) -> Iterator[RecordsEvent]:
         if (failure := next(failures, None)) is not None:
             raise failure
-        yield from watch(stop)
+        yield from watch(stop, replica)
 
     monkeypatch.setattr(unwatching.records, "watch", watch_at_last)
     session = await open_session(unwatching)

@@ -20,6 +20,7 @@ from gateway.errors import GatewayError
 from gateway.requests import SessionKey
 from gateway.sessions.registry import Sessions
 from gateway.storage import Storage
+from tests.records import a_record
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
@@ -260,13 +261,11 @@ async def test_guarantee_6_failed_leave_is_retried(replica: Replica, loses_answe
 
 
 async def test_open_reports_an_ending_session_as_closed(replica: Replica) -> None:
-    session = await replica.sessions.open(new_key())
-    update_record(replica.records, session.record_name, lambda record: remove_holders(record, {OWN}))
-    await replica.sessions.leave_all(end=False)
-    await replica.sessions.renew_lease()
-    ending = update_record(replica.records, session.record_name, mark_ending)
+    key = new_key()
+    record = a_record(principal=key.principal, client_session_id=key.client_session_id)
+    ending = replica.records.create(mark_ending(record))
     with pytest.raises(GatewayError, match="SESSION_CLOSED"):
-        await replica.sessions.open(session.key)
+        await replica.sessions.open(key)
     assert replica.records.list() == [ending], "the process that ends it deletes its record"
 
 

@@ -14,6 +14,8 @@ import grpc
 import pytest
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 
+from workspace.files.session_records import FileSessionRecords
+
 ROWS = 20
 TIMES = ("--lease-duration", "1s", "--grace-period", "1s")
 
@@ -35,6 +37,12 @@ def tables_on_disk(gateway):
 
 def writes_begun(gateway):
     return [path for path in tables_on_disk(gateway) if list(path.rglob("part-*"))]
+
+
+def is_complete(gateway, name):
+    """Return whether a session record contains a complete table."""
+    tables = (table for stored in FileSessionRecords(gateway.root).list() for table in stored.record.tables)
+    return any(table.name == name and table.parts and not table.pending_changes for table in tables)
 
 
 class Running:
@@ -92,7 +100,7 @@ def test_other_gateway_completes_statement_of_killed_gateway(start_lodge, spark_
 
 
 @pytest.mark.slow
-def test_reaper_undoes_write_of_killed_gateway_in_live_session(start_lodge, spark_server, connect, wait_until):
+def test_other_gateway_of_the_session_completes_write_of_killed_gateway(start_lodge, spark_server, connect, wait_until):
     gateway = start_lodge(*TIMES, backend=spark_server)
     survivor = start_lodge(*TIMES, backend=spark_server, beside=gateway, reaper="--reaper")
     spark = connect(gateway, user_id="eve")
@@ -103,12 +111,34 @@ def test_reaper_undoes_write_of_killed_gateway_in_live_session(start_lodge, spar
     gateway.signal(signal.SIGKILL)
     gateway.process.wait()
     spark.client.close()
-    wait_until(lambda: "unfinished_writes_undone" in survivor.log(), "the reaper has undone the write")
-    wait_until(lambda: len(tables_on_disk(survivor)) == 1, "all files are gone, also late ones")
-    assert not other.catalog.tableExists("t")
-    other.sql("create temporary table t as select 2 a").collect()
-    assert other.table("dfs.tmp.t").collect()[0][0] == 2
+    wait_until(lambda: is_complete(survivor, "t"), "the other gateway has completed the write")
+    assert other.table("dfs.tmp.t").count() == ROWS
     assert other.table("kept").collect()[0][0] == 1
+    assert len(tables_on_disk(survivor)) == 2
+    assert "unfinished_writes_undone" not in survivor.log()
+
+
+@pytest.mark.slow
+def test_statement_of_killed_gateway_is_completed_although_its_client_is_gone(
+    start_lodge, spark_server, connect, wait_until
+):
+    gateway = start_lodge(*TIMES, backend=spark_server)
+    survivor = start_lodge(*TIMES, backend=spark_server, beside=gateway, reaper="--reaper")
+    spark = connect(gateway, user_id="nia")
+    request = statement(spark, "nia", f"create temporary table t as {slow()}", is_reattachable=True)
+    with grpc.insecure_channel(gateway.target) as channel:
+        stream = base_pb2_grpc.SparkConnectServiceStub(channel).ExecutePlan(request)
+        wait_until(lambda: writes_begun(gateway), "the write has begun")
+        gateway.signal(signal.SIGKILL)
+        gateway.process.wait()
+        stream.cancel()
+    spark.client.close()
+    wait_until(lambda: is_complete(survivor, "t"), "another gateway has completed the statement")
+    assert reattached(survivor, request)[-1].HasField("result_complete")
+    back = connect(survivor, user_id="nia", session_id=spark.session_id)
+    assert back.table("t").count() == ROWS
+    assert "session_adopted" in survivor.log()
+    assert "session_reaped" not in survivor.log()
 
 
 @pytest.mark.slow
@@ -221,11 +251,17 @@ def test_reattach_to_undone_statement_fails(start_lodge, spark_server, connect, 
         gateway.signal(signal.SIGKILL)
         gateway.process.wait()
         stream.cancel()
-    wait_until(lambda: "unfinished_writes_undone" in survivor.log(), "the reaper has undone the write")
-    with pytest.raises(grpc.RpcError) as raised:
+    interrupt = base_pb2.InterruptRequest(
+        session_id=spark.session_id, interrupt_type=base_pb2.InterruptRequest.INTERRUPT_TYPE_ALL
+    )
+    interrupt.user_context.user_id = "lea"
+    with grpc.insecure_channel(spark_server.removeprefix("sc://")) as channel:
+        base_pb2_grpc.SparkConnectServiceStub(channel).Interrupt(interrupt, timeout=60)
+    wait_until(lambda: len(tables_on_disk(survivor)) == 1, "the other gateway has undone the statement")
+    with pytest.raises(grpc.RpcError):
         reattached(survivor, request)
-    assert "OPERATION_NOT_FOUND" in str(raised.value)
-    executed(survivor, request)
+    assert not spark.catalog.tableExists("t")
+    spark.sql(f"create temporary table t as {slow(0)}").collect()
     assert spark.table("t").count() == ROWS
 
 

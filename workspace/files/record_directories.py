@@ -31,7 +31,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Iterator, Set
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +76,7 @@ class RecordDirectories:
 
     def __init__(self, layout: Layout, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._layout = layout
+        self._sessions = str(layout.sessions)
         self._monotonic = monotonic
         self._unfinished_since: dict[str, float] = {}
 
@@ -107,26 +108,41 @@ class RecordDirectories:
             RecordNotFoundError: If there is no live directory with the given name.
         """
         with self._convert_errors(name):
+            try:
+                return self._read(name)
+            except OSError as error:
+                if not _is_transient(error):
+                    raise
             return _retry_transient(self._read)(name)
 
-    def list(self) -> Sequence[tuple[RecordName, Content]]:
-        """Return the contents of all live directories, and remove leftovers.
+    def names(self) -> Set[RecordName]:
+        """Return the names of all directories, including dead ones."""
+        with self._convert_errors(None):
+            return {RecordName(name) for name in _names_in(self._layout.sessions) if is_record_name(name)}
 
-        The result contains every record that exists during the whole call. It may also contain records that exist only
-        during a part of the call.
+    def scan(
+        self, names: Set[RecordName], version_of: Callable[[RecordName], Version | None] = lambda name: None
+    ) -> Iterator[tuple[RecordName, Content | None]]:
+        """Yield the contents of all live directories, and remove leftovers at the end.
+
+        The result contains every record that exists during the whole scan. It may also contain records that exist only
+        during a part of the scan.
+
+        Args:
+            names: The result of :meth:`names`.
+            version_of: A function that returns the version of a record that the caller has read before, or None. If the
+                record still has this version, its content is not read, and None is yielded in its place.
         """
         with self._convert_errors(None):
-            staged = {path.name for path in self._layout.staging.iterdir()}
-            names = {path.name for path in self._layout.sessions.iterdir() if is_record_name(path.name)}
-        found: MutableSequence[tuple[RecordName, Content]] = []
+            staged = set(_names_in(self._layout.staging))
         dead: set[str] = set()
-        for name in map(RecordName, names):
+        for name in names:
+            known = version_of(name)
             try:
-                found.append((name, self.read(name)))
+                yield name, None if known is not None and self._is_head(name, known) else self.read(name)
             except RecordNotFoundError:
                 dead.add(name)
         self._sweep(staged, dead)
-        return found
 
     def replace(self, name: RecordName, content: bytes, version: Version) -> Version:
         """Replace the content of a directory, and return the new version.
@@ -171,6 +187,14 @@ class RecordDirectories:
                 self._layout.sessions.lstat()  # raises if the storage is missing, and not only the record
                 raise RecordNotFoundError(name, f"The session record [{name}] does not exist.") from None
             yield VersionDirectory(name, descriptor)
+
+    def _is_head(self, name: RecordName, version: Version) -> bool:
+        """Return whether a directory certainly still has a version. In doubt, it must be read."""
+        try:
+            with open_directory(f"{self._sessions}/{name}") as descriptor:
+                return VersionDirectory(name, descriptor).is_head(version)
+        except OSError:
+            return False
 
     def _read(self, name: RecordName) -> Content:
         with self._open(name) as directory:
@@ -223,9 +247,18 @@ class RecordDirectories:
                     (self._layout.staging / entry).rename(self._layout.trash / f"staged.{entry}")
 
 
+def _names_in(directory: Path) -> Iterator[str]:
+    with os.scandir(directory) as entries:
+        yield from (entry.name for entry in entries)
+
+
+def _is_transient(error: OSError) -> bool:
+    return error.errno in {errno.EAGAIN, errno.ESTALE}
+
+
 _retry_transient = retry_on(
     OSError,
-    is_transient=lambda error: error.errno in {errno.EAGAIN, errno.ESTALE},
+    is_transient=_is_transient,
     first_pause_seconds=0.001,
     longest_pause_seconds=0.05,
 )

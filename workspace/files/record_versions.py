@@ -125,6 +125,13 @@ class VersionDirectory:
             return None
         return head, content
 
+    def is_head(self, version: Version) -> bool:
+        """Return whether a version that was the head of a live directory still is.
+
+        This is much faster than reading the head. See guarantee 3 for the order of the checks.
+        """
+        return not self._has(_next_version(version)) and self._has(_anchor(version))
+
     def replace(self, version: Version, content: bytes) -> Version:
         """Replace a version with new content, and return the new version.
 

@@ -6,8 +6,10 @@ The guarantees are those of workspace.files.record_versions ("directory") and wo
 
 import os
 import statistics
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,15 +17,16 @@ from unittest import mock
 
 import pytest
 
+from tests.fixture_types import WaitUntil
 from tests.records import a_record
 from workspace.files.leases import FileLeases
-from workspace.files.record_directories import LEFTOVER_SECONDS
+from workspace.files.record_directories import LEFTOVER_SECONDS, Content, RecordDirectories
 from workspace.files.record_versions import HINT_INTERVAL, VersionDirectory
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
-from workspace.identifiers import ClientSessionId, RecordName, ReplicaId
+from workspace.identifiers import ClientSessionId, Principal, RecordName, ReplicaId
 from workspace.record_changes import add_holder
-from workspace.record_store import RecordExistsError, RecordsUnavailableError
+from workspace.record_store import RecordChanged, RecordExistsError, RecordGone, RecordsEvent, RecordsUnavailableError
 from workspace.records import SessionRecord
 
 A = ReplicaId("a")
@@ -293,3 +296,63 @@ def test_hint_of_a_late_process_does_not_revive_a_deleted_record(root: Path) -> 
     assert not records.list()
     again = records.create(stored.record)
     assert records.read(stored.record.name) == again
+
+
+def test_principal_is_found_without_reading_known_records_of_others(root: Path) -> None:
+    records = FileSessionRecords(root)
+    stored = [records.create(_session_of(f"p{number % 5}", number)) for number in range(20)]
+    records.list()
+    later = FileSessionRecords(root).create(_session_of("p0", 20))
+    with _counted_reads() as read:
+        found = records.list_of_principal(Principal("p0"))
+    assert {each.record.name for each in found} == {each.record.name for each in (*stored[::5], later)}
+    assert sorted(read) == sorted(each.record.name for each in found)
+
+
+def test_held_records_are_found_without_reading_unchanged_records_of_others(root: Path) -> None:
+    records = FileSessionRecords(root)
+    stored = [records.create(_session_of("ada", number, holder=f"gateway-{number % 5}")) for number in range(20)]
+    records.list()
+    FileSessionRecords(root).replace(_session_of("ada", 1, holder="gateway-0"), stored[1].version)
+    FileSessionRecords(root).replace(_session_of("ada", 2, holder="gateway-3"), stored[2].version)
+    with _counted_reads() as read:
+        found = records.list_held(ReplicaId("gateway-0"))
+    assert {each.record.name for each in found} == {stored[number].record.name for number in (0, 1, 5, 10, 15)}
+    assert sorted(read) == sorted({stored[2].record.name, *(each.record.name for each in found)})
+
+
+def test_watch_reads_only_changed_records_again(root: Path, wait_until: WaitUntil) -> None:
+    records, stop = FileSessionRecords(root, poll_seconds=0.01), threading.Event()
+    stored = [records.create(_session_of("ada", number, holder="gateway-a")) for number in range(20)]
+    seen: list[RecordsEvent] = []
+    thread = threading.Thread(target=lambda: seen.extend(records.watch(stop)), daemon=True)
+    with _counted_reads() as read:
+        thread.start()
+        wait_until(lambda: seen, "the first list")
+        del read[:]
+        changed = FileSessionRecords(root).replace(_session_of("ada", 7, holder="gateway-b"), stored[7].version)
+        wait_until(lambda: RecordChanged(changed) in seen, "the change")
+        FileSessionRecords(root).delete(stored[8].record.name, stored[8].version)
+        wait_until(lambda: RecordGone(stored[8].record.name) in seen, "the deletion")
+    stop.set()
+    thread.join(30)
+    assert set(read) <= {stored[7].record.name, stored[8].record.name}
+    assert read.count(stored[7].record.name) == 1
+
+
+@contextmanager
+def _counted_reads() -> Iterator[list[str]]:
+    """Collect the names of the records whose contents are read."""
+    read: list[str] = []
+    original = RecordDirectories.read
+
+    def counting(self: RecordDirectories, name: RecordName) -> Content:
+        read.append(name)
+        return original(self, name)
+
+    with mock.patch.object(RecordDirectories, "read", counting):
+        yield read
+
+
+def _session_of(principal: str, number: int, holder: str = "gateway-a") -> SessionRecord:
+    return a_record(number, principal=Principal(principal), holders=frozenset({ReplicaId(holder)}))

@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup prerequisites demo test test-all test-slow coverage check format lock bench-engine bench-gateway bench-temp-tables bench-reaper drift-table format-docs cluster cluster-down cluster-programs soak clean
+.PHONY: help setup prerequisites demo test test-all test-slow coverage check format lock bench-engine bench-gateway bench-temp-tables bench-reaper bench-replicas drift-table format-docs cluster cluster-down cluster-programs soak clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -69,6 +69,9 @@ bench-temp-tables: setup ## Compare temporary tables with the same steps by hand
 
 bench-reaper: setup ## Measure the reaper on a test cluster (needs Go)
 	@$(BIN)/python -m benchmarks.reaper
+
+bench-replicas: setup ## Measure many sessions and replicas: memory, expiry (needs Go)
+	@$(BIN)/python -m benchmarks.replicas
 
 drift-table: setup ## Update the table in docs/explanation/schema-drift.md
 	@$(BIN)/python -m scripts.drift_table

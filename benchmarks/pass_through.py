@@ -36,19 +36,35 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class Gateway:
-    """A running ``lodge serve``."""
+    """A running ``lodge serve``.
+
+    Attributes:
+        address: The address for clients.
+        pid: The id of its process.
+    """
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
         ready = READY.search(process.stdout.readline())
         assert ready is not None, "lodge serve did not start"
         self.address = ready.group(1)
-        self._stat = Path(f"/proc/{process.pid}/stat")
+        self.pid = process.pid
 
     def cpu_seconds(self) -> float:
         """Return the processor time that the gateway has used."""
-        fields = self._stat.read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+
+    def resident_bytes(self) -> int:
+        """Return the resident memory of the gateway."""
+        return resident_bytes(self.pid)
+
+
+def resident_bytes(pid: int | str = "self") -> int:
+    """Return the resident memory of a process, by default of this process."""
+    found = re.search(r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024
 
 
 @contextlib.contextmanager

@@ -70,7 +70,7 @@ bench-temp-tables: setup ## Compare temporary tables with the same steps by hand
 bench-reaper: setup ## Measure the reaper on a test cluster (needs Go)
 	@$(BIN)/python -m benchmarks.reaper
 
-bench-replicas: setup ## Measure many sessions and replicas: memory, expiry (needs Go)
+bench-replicas: setup ## Measure 10,000 sessions and 20 replicas: adoption, expiry, memory (needs Go)
 	@$(BIN)/python -m benchmarks.replicas
 
 drift-table: setup ## Update the table in docs/explanation/schema-drift.md

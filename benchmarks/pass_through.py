@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -50,14 +51,28 @@ class Gateway:
         self.address = ready.group(1)
         self.pid = process.pid
 
+    @property
+    def target(self) -> str:
+        """The address for gRPC, without the scheme."""
+        return self.address.removeprefix("sc://").rstrip("/")
+
     def cpu_seconds(self) -> float:
         """Return the processor time that the gateway has used."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+        return cpu_seconds(self.pid)
 
     def resident_bytes(self) -> int:
         """Return the resident memory of the gateway."""
         return resident_bytes(self.pid)
+
+    def end(self, number: signal.Signals) -> None:
+        """Send a signal that ends the gateway. Do not wait for its end."""
+        os.kill(self.pid, number)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
 
 def resident_bytes(pid: int | str = "self") -> int:
@@ -74,7 +89,7 @@ def run_gateway(backend: str, directory: Path, *options: str) -> Iterator[Gatewa
     command = [sys.executable, "-m", "lodge", "serve", "--listen", "127.0.0.1:0", "--backend", backend, "--no-reaper"]
     command += ["--principal-requests-per-second", "1000000"]  # all clients are the same principal
     for name, path in workspaces.items():
-        path.mkdir()
+        path.mkdir(exist_ok=True)
         command += ["--workspace", f"{name}={path.as_uri()}"]
     with subprocess.Popen([*command, *options, "--log-level", "warning"], stdout=subprocess.PIPE, text=True) as process:
         try:

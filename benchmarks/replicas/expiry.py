@@ -67,7 +67,7 @@ def bench_expiry(sessions: int, cluster: Cluster | None, *, at_spark: bool = Fal
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory,
         embedded_spark("5g") as spark,
-        _run_idle_backend() as idle_backend,
+        run_idle_backend() as idle_backend,
     ):
         metrics = f"127.0.0.1:{free_port()}"
         options = {**LIMITS, "session-idle-timeout": f"{IDLE_TIMEOUT_SECONDS:.0f}s", "metrics-listen": metrics}
@@ -84,7 +84,8 @@ def bench_expiry(sessions: int, cluster: Cluster | None, *, at_spark: bool = Fal
 
 
 @contextlib.contextmanager
-def _run_idle_backend() -> Iterator[str]:
+def run_idle_backend() -> Iterator[str]:
+    """Run :mod:`benchmarks.replicas.idle_backend`, and return its address."""
     command = [sys.executable, "-m", "benchmarks.replicas.idle_backend"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -149,7 +150,7 @@ class _Load:
     def _send_to_all(self) -> float:
         """Send a request of each idle session, and return how long this took."""
         begun = time.monotonic()
-        asyncio.run(_send_config_requests(self._gateway.address.removeprefix("sc://").rstrip("/"), self._ids))
+        send_config_requests(self._gateway.target, self._ids)
         return time.monotonic() - begun
 
     def _work(self, stop: threading.Event) -> None:
@@ -178,6 +179,11 @@ class _Load:
             found = re.search(r"^lodge_gateway_sessions (\S+)$", answer.read().decode(), re.MULTILINE)
         assert found is not None
         return int(float(found[1]))
+
+
+def send_config_requests(target: str, session_ids: Sequence[str]) -> None:
+    """Send a request of each session, several at the same time. The first request starts a session."""
+    asyncio.run(_send_config_requests(target, session_ids))
 
 
 async def _send_config_requests(target: str, session_ids: Sequence[str]) -> None:

@@ -11,8 +11,11 @@ import grpc
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 
+_OPTIONS = (("grpc.http2.min_ping_interval_without_data_ms", 1_000), ("grpc.keepalive_permit_without_calls", 1))
+"""Allow frequent pings, as Spark does since version 4.3."""
 
-class _Service(base_pb2_grpc.SparkConnectServiceServicer):  # type: ignore[misc] # the library has no types
+
+class _Service(base_pb2_grpc.SparkConnectServiceServicer):
     def __init__(self) -> None:
         self._sessions: set[str] = set()
 
@@ -35,7 +38,7 @@ class _Service(base_pb2_grpc.SparkConnectServiceServicer):  # type: ignore[misc]
 
 
 async def main() -> None:
-    server = aio.server()
+    server = aio.server(options=_OPTIONS)
     base_pb2_grpc.add_SparkConnectServiceServicer_to_server(_Service(), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

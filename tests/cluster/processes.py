@@ -70,6 +70,15 @@ class Process:
         self._environment = os.environ | (environment or {})
         self._child: subprocess.Popen[bytes] | None = None
 
+    @property
+    def pid(self) -> int:
+        """The id of the process.
+
+        Raises:
+            ClusterError: The program does not run.
+        """
+        return self._running().pid
+
     def start(self) -> None:
         """Start the program and wait until it is ready.
 

@@ -65,7 +65,8 @@ class PendingWrite:
         is_published: Whether the record already contains the result of the write. A published write can be completed
             by any replica, but can no longer be undone.
         rows: The number of written rows. It is known when the write is published.
-        size_bytes: The size of the written files. It is known when the write is published.
+        size_bytes: The size of the written files. It is known when the write is published. With a quota for the size
+            of tables, it is known before.
         replaced: The directories of the rows that were replaced. They are kept until the statement is complete.
         replaced_rows: The number of rows in the table before the write.
         replaced_bytes: The size of the table's files before the write.

@@ -73,6 +73,21 @@ def begin_copy(table: TemporaryTable, writes: Sequence[PendingWrite]) -> Tempora
     return replace(table, uuid=uuid, state=TableState.CREATING, parts=(), writes=tuple(writes), drop=None)
 
 
+def reserve(record: SessionRecord, table: TemporaryTable, write: PendingWrite, *, size_bytes: int) -> SessionRecord:
+    """Return the session record with the size of a write that is not published yet.
+
+    Concurrent statements count this size against the quotas.
+
+    Raises:
+        GatewayError: If the table was dropped, or another replica has undone or taken over the write.
+    """
+    current, begun = _require_begun(record, table, write)
+    reserved = replace(begun, size_bytes=size_bytes)
+    return put_table(
+        record, replace(current, writes=tuple(reserved if each == begun else each for each in current.writes))
+    )
+
+
 def publish(
     record: SessionRecord, table: TemporaryTable, write: PendingWrite, *, rows: int, size_bytes: int
 ) -> SessionRecord:
@@ -81,14 +96,7 @@ def publish(
     Raises:
         GatewayError: If the table was dropped, or another replica has undone or taken over the write.
     """
-    current = _require_same(record, table, _DROPPED_WHILE_WRITING)
-    if current.state is TableState.DROPPING:
-        raise table_not_found(table.name, _DROPPED_WHILE_WRITING)
-    if write not in current.writes:
-        raise table_not_found(
-            table.name,
-            "Another process considered this gateway lost and undid the statement. Run the statement again.",
-        )
+    current, begun = _require_begun(record, table, write)
     overwrites = write.kind is WriteKind.OVERWRITING
     published = replace(
         write,
@@ -107,7 +115,7 @@ def publish(
             parts=(write.directory,) if overwrites else (*current.parts, write.directory),
             rows=rows if overwrites else current.rows + rows,
             size_bytes=size_bytes if overwrites else current.size_bytes + size_bytes,
-            writes=tuple(published if each == write else each for each in current.writes),
+            writes=tuple(published if each == begun else each for each in current.writes),
         ),
     )
 
@@ -265,6 +273,22 @@ def _require_same(record: SessionRecord, table: TemporaryTable, reason: str) -> 
     if found is None:
         raise table_not_found(table.name, reason)
     return found
+
+
+def _require_begun(
+    record: SessionRecord, table: TemporaryTable, write: PendingWrite
+) -> tuple[TemporaryTable, PendingWrite]:
+    """Return a table and its write, which is the same as when it began, except for its size."""
+    current = _require_same(record, table, _DROPPED_WHILE_WRITING)
+    if current.state is TableState.DROPPING:
+        raise table_not_found(table.name, _DROPPED_WHILE_WRITING)
+    for each in current.writes:
+        if replace(each, size_bytes=write.size_bytes) == write:
+            return current, each
+    raise table_not_found(
+        table.name,
+        "Another process considered this gateway lost and undid the statement. Run the statement again.",
+    )
 
 
 def _require_ready(record: SessionRecord, table: TemporaryTable) -> TemporaryTable:

@@ -81,7 +81,8 @@ class TableCopies:
                 for _, new in parts
             ]
             copy = begin_copy(table, writes)
-            await self._records.change(clone, partial(put_table, table=copy))
+            record = await self._records.change(clone, partial(put_table, table=copy))
+            await self._quotas.check_copies(clone, record)
             try:
                 await self._storage.run_slow(self._copy_parts, parent, clone, parts)
             except FileNotFoundError:

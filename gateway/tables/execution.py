@@ -50,7 +50,16 @@ from gateway.storage import Storage
 from gateway.stored_tables.table_plans import ROWS_WRITTEN, to_spark_path
 from gateway.tables.answers import answer_to
 from gateway.tables.background import BackgroundTasks, run_to_completion
-from gateway.tables.changes import begin_once, complete, hand_over, pending_change, publish, same_table, take_over
+from gateway.tables.changes import (
+    begin_once,
+    complete,
+    hand_over,
+    pending_change,
+    publish,
+    reserve,
+    same_table,
+    take_over,
+)
 from gateway.tables.deletion import DirectoryDeletion
 from gateway.tables.errors import (
     ChangeTakenError,
@@ -59,6 +68,7 @@ from gateway.tables.errors import (
     statement_lost,
     statement_unfinished,
 )
+from gateway.tables.quotas import CheckSize
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
 from gateway.tables.undo import Undo, UndoPendingError
@@ -71,10 +81,6 @@ _ARRIVAL_SECONDS = 2.0
 """The time after which the backend has received the plan of a statement. Until then, its call is not cancelled."""
 
 log = structlog.get_logger(__name__)
-
-
-CheckSize = Callable[[int], Awaitable[None]]
-"""A function that raises GatewayError if a statement wrote too many bytes."""
 
 
 class TableChangedError(Exception):
@@ -120,7 +126,7 @@ class StatementExecutor:
         *,
         begin: Callable[[SessionRecord], SessionRecord],
         plan: Callable[[str], Awaitable[base_pb2.Plan]],
-        check_size: CheckSize,
+        check_size: CheckSize | None,
     ) -> Response:
         """Execute a statement that writes rows.
 
@@ -130,7 +136,7 @@ class StatementExecutor:
             write: The pending write that the session record will contain.
             begin: A function that adds the write to the session record.
             plan: A function that returns the plan for writing the rows to a path.
-            check_size: A function that raises an error if the statement wrote too many bytes.
+            check_size: A function that raises an error if the statement wrote too many bytes. None without a limit.
 
         Raises:
             GatewayError: If the statement failed. The statement is undone.
@@ -174,7 +180,7 @@ class StatementExecutor:
         return await self._run_or_undo(execution, table, drop, run)
 
     async def take_over(
-        self, execution: Execution, table: TemporaryTable, write: PendingWrite, check_size: CheckSize
+        self, execution: Execution, table: TemporaryTable, write: PendingWrite, check_size: CheckSize | None
     ) -> Response:
         """Complete a write of a lost replica if the backend still runs the write.
 
@@ -226,7 +232,7 @@ class StatementExecutor:
         table: TemporaryTable,
         write: PendingWrite,
         written: Coroutine[Any, Any, ExecutionResult],
-        check_size: CheckSize,
+        check_size: CheckSize | None,
     ) -> Answer | None:
         try:
             result = await self._wait_for_rows(execution, written)
@@ -263,7 +269,7 @@ class StatementExecutor:
         table: TemporaryTable,
         write: PendingWrite,
         result: ExecutionResult,
-        check_size: CheckSize,
+        check_size: CheckSize | None,
     ) -> None:
         session, locations = execution.session, self._storage.locations
         execution.operation.server_side_session_id = result.server_side_session_id
@@ -274,8 +280,11 @@ class StatementExecutor:
             await self._records.read(session)  # raises an error if the session, and thus its location, has ended
             raise
         rows = result.observed.get(ROWS_WRITTEN, 0)
-        await check_size(size_bytes)
-        self._sessions.require_lease(session)
+        if check_size is not None:
+            await check_size(
+                await self._records.change(session, lambda record: reserve(record, table, write, size_bytes=size_bytes))
+            )
+            self._sessions.require_lease(session)
         await self._records.change(
             session, lambda record: publish(record, table, write, rows=rows, size_bytes=size_bytes)
         )

@@ -39,15 +39,13 @@ class TableRecords:
         return stored.record
 
     async def of_principal(self, principal: Principal) -> list[SessionRecord]:
-        """Return all session records of a principal.
-
-        This method is slow, because it reads the records of all principals.
+        """Return all session records of a principal, as of now.
 
         Raises:
             GatewayError: If the storage fails.
         """
-        records = await self._storage.read(self._storage.records.list)
-        return [stored.record for stored in records if stored.record.principal == principal]
+        records = await self._storage.read(self._storage.records.list_of_principal, principal)
+        return [stored.record for stored in records]
 
     async def change(self, session: Session, change: Callable[[SessionRecord], SessionRecord]) -> SessionRecord:
         """Apply a transition to the record of a session.

@@ -19,7 +19,6 @@ Source: [temporary-tables §5.1.1-5.1.8, §5.1.13, §5.4]; [architecture "Tempor
 import os
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 
 import structlog
 from pyspark.sql.connect.proto import base_pb2
@@ -36,8 +35,8 @@ from gateway.stored_tables.storage_formats import find_storage_format
 from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, build_write, encode_schema
 from gateway.tables.answers import not_created
 from gateway.tables.changes import begin_drop, begin_write
-from gateway.tables.errors import AlreadyExistsError, ChangeTakenError, StatementStartedError
-from gateway.tables.execution import CheckSize, StatementExecutor, new_directory
+from gateway.tables.errors import AlreadyExistsError, ChangeTakenError
+from gateway.tables.execution import StatementExecutor, new_directory
 from gateway.tables.insertions import Insertion, fit_columns
 from gateway.tables.new_tables import NewTable
 from gateway.tables.quotas import Quotas
@@ -47,7 +46,7 @@ from gateway.tables.views import views_in
 from workspace.identifiers import ReplicaId, TableUuid
 from workspace.leases import STOPPED
 from workspace.name_comparison import comparable_name
-from workspace.record_changes import find_table, is_known, put_table
+from workspace.record_changes import find_table, put_table
 from workspace.records import PendingDrop, PendingWrite, SessionRecord, TableState, TemporaryTable, WriteKind
 from workspace.workspaces import Workspace
 
@@ -116,18 +115,19 @@ class TemporaryTables:
         )
 
         async def plan(path: str) -> base_pb2.Plan:
+            await self._quotas.check_principal_tables(session)  # the record now contains the new table
             await self._free_view_name(execution, new.name)
             return new.plan(path)
 
         try:
-            await self._check_name(execution, new.name)
+            await self._check_name(new.name)
             answer = await self._executor.execute_write(
                 execution,
                 table,
                 write,
                 begin=lambda record: self._claim(record, table),
                 plan=plan,
-                check_size=partial(self._quotas.check_size, session),
+                check_size=self._quotas.size_check(session, write),
             )
         except AlreadyExistsError as error:
             if new.if_not_exists:
@@ -173,7 +173,7 @@ class TemporaryTables:
             write,
             begin=lambda record: begin_write(record, table, write),
             plan=plan,
-            check_size=self._check_size_of(execution, table, write),
+            check_size=self._quotas.size_check(session, write),
         )
         log.info("rows_inserted", table=table.name, overwrite=insertion.overwrite)
         return answer
@@ -252,7 +252,8 @@ class TemporaryTables:
         Raises:
             GatewayError: If the statement failed. The statement is undone.
         """
-        return await self._executor.take_over(execution, table, write, self._check_size_of(execution, table, write))
+        check_size = self._quotas.size_check(execution.session, write)
+        return await self._executor.take_over(execution, table, write, check_size)
 
     async def complete_published(self, execution: Execution, record: SessionRecord) -> bool:
         """Complete the changes that lost replicas published.
@@ -283,18 +284,10 @@ class TemporaryTables:
         """Return the error for a name that exists in the default temporary workspace."""
         return AlreadyExistsError(name, self._workspaces.now.temporary.name)
 
-    async def _check_name(self, execution: Execution, name: str) -> None:
-        """Check that a name is unused and that the principal can have one more table."""
-        session = execution.session
+    async def _check_name(self, name: str) -> None:
+        """Check that a name is unused in the default temporary workspace."""
         if await self._storage.read_workspace(_is_taken, self._workspaces.now.temporary, name):
             raise self.already_exists(name)
-        if self._quotas.has_principal_tables:
-            record = await self._records.read(session)
-            if is_known(record, execution.operation.id):
-                raise StatementStartedError
-            if find_table(record, name) is not None:
-                raise self.already_exists(name)
-        await self._quotas.check_principal_tables(session)
 
     def _claim(self, record: SessionRecord, table: TemporaryTable) -> SessionRecord:
         if find_table(record, table.name) is not None:
@@ -317,10 +310,6 @@ class TemporaryTables:
         if not is_left_over or views != {comparable_name(name)}:
             raise self.already_exists(name)
         await backend.drop_temp_view(name)
-
-    def _check_size_of(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> CheckSize:
-        replaced_bytes = table.size_bytes if write.kind is WriteKind.OVERWRITING else 0
-        return partial(self._quotas.check_size, execution.session, replaced_bytes=replaced_bytes)
 
     def _write(self, execution: Execution, directory: TableUuid, schema: StructType, kind: WriteKind) -> PendingWrite:
         return PendingWrite(directory, execution.operation.id, self._replica, encode_schema(schema), kind)

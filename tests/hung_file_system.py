@@ -1,10 +1,14 @@
 """A file system that does not respond, as a network file system whose server is gone.
 
 It is a FUSE file system whose program never answers. Each access to it hangs until the end of the mount.
+
+``python -m tests.hung_file_system DIRECTORY`` mounts it until SIGTERM, for a mount namespace of another process.
 """
 
 import ctypes
 import os
+import signal
+import sys
 from pathlib import Path
 from typing import Self
 
@@ -39,3 +43,15 @@ class HungFileSystem:
     def __exit__(self, *_: object) -> None:
         self._libc.umount2(self._directory, _DETACH)
         os.close(self._device)  # all hanging accesses fail
+
+
+def main() -> None:
+    ending = {signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+    with HungFileSystem(Path(sys.argv[1])):
+        print("mounted", flush=True)
+        signal.sigwait(ending)
+
+
+if __name__ == "__main__":
+    main()

@@ -33,14 +33,14 @@ class Backend:
     """
 
     def __init__(self, directory: Path, prefix: Sequence[str] = ()) -> None:
-        self._port = free_port()
-        self.address = f"sc://127.0.0.1:{self._port}"
+        self.port = free_port()
+        self.address = f"sc://127.0.0.1:{self.port}"
         settings = {
             "spark.connect.execute.manager.detachedTimeout": f"{_DETACHED_SECONDS}s",
             "spark.connect.execute.manager.maintenanceInterval": "1s",
             "spark.connect.execute.reattachable.senderMaxStreamDuration": f"{_STREAM_SECONDS}s",
             "spark.connect.grpc.binding.address": "127.0.0.1",
-            "spark.connect.grpc.binding.port": str(self._port),
+            "spark.connect.grpc.binding.port": str(self.port),
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "1g",
@@ -57,6 +57,6 @@ class Backend:
         self.process = Program(command, log, is_ready=self._answers, environment=environment)
 
     def _answers(self) -> bool:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
             return True
         return False

@@ -17,7 +17,10 @@ from tests.chaos.storage import Storage
 from tests.chaos.testbed import Testbed
 from tests.cluster.nodes import Node
 from tests.cluster.processes import Process
+from tests.workspace.kubernetes.tcp_proxy import TcpProxy
 
+_BREAKS = 3
+_BREAK_SECONDS = 2.0
 CLOCK_SECONDS = 600
 
 
@@ -45,7 +48,7 @@ class Scene:
         clients: The clients of the site.
         random: Chooses what the fault leaves open.
         harm: Receives the permitted losses, before the fault starts.
-        absence_seconds: How long the API server is absent.
+        absence_seconds: How long the API server is absent, and how long the backend hangs.
     """
 
     site: Site
@@ -113,6 +116,15 @@ def gateway_killed(scene: Scene) -> None:
 
 
 @_fault("gateways")
+def gateway_stopped(scene: Scene) -> None:
+    """Stop a gateway as Kubernetes does. This permits no loss."""
+    gateway = scene.random.choice(scene.site.gateways)
+    gateway.stop()
+    scene.wait(scene.site.times.lost_seconds)
+    gateway.start()
+
+
+@_fault("gateways")
 def gateway_paused(scene: Scene) -> None:
     with _paused(scene.gateway().process):
         scene.pause()
@@ -147,6 +159,23 @@ def backend_killed(scene: Scene) -> None:
 def backend_paused(scene: Scene) -> None:
     with _paused(scene.testbed.backend.process):
         scene.pause()
+
+
+@_fault("backend")
+def backend_hung(scene: Scene) -> None:
+    """Pause the backend for longer than the timeouts of gateways, and of their connections."""
+    with _paused(scene.testbed.backend.process):
+        time.sleep(scene.absence_seconds)
+
+
+@_fault("client connections")
+def client_connections_broken(scene: Scene) -> None:
+    _break_connections(scene, [gateway.proxy for gateway in scene.site.gateways])
+
+
+@_fault("backend connections")
+def backend_connections_broken(scene: Scene) -> None:
+    _break_connections(scene, [scene.testbed.backend_proxy])
 
 
 @_fault("gateways", "api")
@@ -229,6 +258,12 @@ def storage_empty(scene: Scene) -> None:
     _break_storage(scene, Storage.empty)
 
 
+@_fault("storage")
+def storage_hung(scene: Scene) -> None:
+    if scene.testbed.storage.can_hang:
+        _break_storage(scene, Storage.hung)
+
+
 @_fault("sessions", "api")
 def record_deleted(scene: Scene) -> None:
     """Delete the record of a session in use, like ``kubectl delete connectsession``."""
@@ -240,6 +275,23 @@ def record_deleted(scene: Scene) -> None:
 def _break_storage(scene: Scene, broken: Callable[[Storage], AbstractContextManager[None]]) -> None:
     with broken(scene.testbed.storage):
         scene.pause()
+
+
+def _break_connections(scene: Scene, proxies: Sequence[TcpProxy]) -> None:
+    """Delay, drop, half-close or reset all connections, several times."""
+    for _ in range(_BREAKS):
+        scene.wait(_BREAK_SECONDS)
+        for proxy in proxies:
+            how = scene.random.choice(("delay", "drop", "half-close", "reset"))
+            proxy.is_silent = how == "delay"
+            if how == "drop":
+                proxy.drop()
+            elif how == "half-close":
+                proxy.half_close()
+        scene.wait(_BREAK_SECONDS)
+        for proxy in proxies:
+            proxy.reset()
+            proxy.is_silent = False
 
 
 @contextmanager

@@ -37,6 +37,16 @@ def find_pending_writes(site: Site, live: Set[str]) -> Sequence[str]:
         return [f"it cannot be read: {error}"]
 
 
+def find_tracebacks(site: Site) -> Sequence[str]:
+    """Describe the tracebacks in the logs of all replicas."""
+    return [
+        f"{name} logged a traceback: {line[:2000]}"
+        for name, log in site.logs().items()
+        for line in log.splitlines()
+        if "Traceback" in line
+    ]
+
+
 def _remains(site: Site, live: Set[str], tolerated: Set[str]) -> Iterator[str]:
     locations = site.locations()
     trash = site.trash()

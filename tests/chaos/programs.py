@@ -23,14 +23,22 @@ class Program(Process):
     def is_started(self) -> bool:
         return self._child is not None
 
-    def stop(self) -> None:
+    def stop(self, seconds: float = _STOP_SECONDS) -> int | None:
         """Terminate the process, and kill it if that takes too long.
 
         Does nothing if it does not run.
+
+        Args:
+            seconds: How long the process may take to end.
+
+        Returns:
+            The exit status. None if the process did not run, or had to be killed.
         """
+        status = None
         if self._child is not None:
             self._child.send_signal(signal.SIGCONT)
             self._child.terminate()
             with suppress(subprocess.TimeoutExpired):
-                self._child.wait(_STOP_SECONDS)
+                status = self._child.wait(seconds)
             self.kill()
+        return status

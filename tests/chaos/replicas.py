@@ -3,12 +3,15 @@
 Each process has a pod in the cluster, which gives it its name, uid and node, as the chart does. Killing and
 restarting the process is a restart of the pod's container. `Replica.replace` does what a Deployment does when a pod
 is lost.
+
+Clients reach a gateway through a TCP proxy, whose connections a fault can break. As a Service, the proxy makes no new
+connections to a gateway that stops.
 """
 
 import json
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +25,11 @@ from tests.chaos.wall_clock import WallClock
 from tests.cluster.nodes import Node
 from tests.cluster.ports import free_port
 from tests.cluster.processes import ClusterError, wait_until
+from tests.workspace.kubernetes.tcp_proxy import TcpProxy
 
 _START_SECONDS = 120.0
+STOP_SECONDS = 60.0
+"""How long a pod may take to stop. Then, a kubelet kills it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,10 @@ class Replica:
         pod: The name of its pod.
         clock: Its wall clock; None to use the machine's clock.
         process: The current or last process.
-        port: The port for clients (gateway) or probes (reaper).
+        port: The port of a gateway.
+        probe_port: The port for probes.
+        is_endpoint: Whether a Service would send new connections to it.
+        proxy: A TCP proxy between the clients and a gateway.
     """
 
     name: str
@@ -67,11 +76,15 @@ class Replica:
     clock: WallClock | None = None
     process: Program = field(init=False, repr=False)
     port: int = field(default_factory=free_port)
+    probe_port: int = field(default_factory=free_port)
+    is_endpoint: bool = False
+    proxy: TcpProxy = field(init=False, repr=False)
     _pods: int = 0
 
     def __post_init__(self) -> None:
         if (library := self.environment.clock_library) is not None:
             self.clock = WallClock(library, self.environment.directory / f"{self.name}.clock")
+        self.proxy = TcpProxy(lambda: self.port if self.is_endpoint else None)
         self._create_pod()
 
     @property
@@ -90,6 +103,19 @@ class Replica:
             return self.process.is_started() and not self.process.has_ended()
 
         wait_until(started, f"{self.name} runs; its log ends:\n{self.log()[-4000:]}", _START_SECONDS)
+        self.is_endpoint = True
+
+    def stop(self) -> None:
+        """Stop the process as a kubelet does, after new connections go elsewhere.
+
+        Raises:
+            ClusterError: If it does not end in time, or reports a failure.
+        """
+        self.is_endpoint = False
+        status = self.process.stop(STOP_SECONDS)
+        if status != 0:
+            how = f"within {STOP_SECONDS:g} s" if status is None else f"with status {status}"
+            raise ClusterError(f"{self.name} did not stop {how}; its log ends:\n{self.log()[-4000:]}")
 
     def replace(self, node: Node) -> None:
         """Delete the pod, create one on another node, and start the process there."""
@@ -131,27 +157,24 @@ class Replica:
         }
         if self.clock is not None:
             variables |= self.clock.environment()
-        listen, command, is_ready = _KINDS[self.component]
+        command = _COMMANDS[self.component]
         self.process = Program(
             [
                 *shared.prefix,
                 *(sys.executable, "-m", "lodge", command, "--config", str(shared.installed.config_file)),
-                *(() if command == "reap" else ("--metrics-listen", "127.0.0.1:0")),
-                *(listen, f"127.0.0.1:{self.port}"),
+                *(("--listen", f"127.0.0.1:{self.port}") if command == "serve" else ()),
+                *("--metrics-listen", f"127.0.0.1:{self.probe_port}"),
             ],
             shared.directory / f"{self.name}.{self._pods}.log",
-            is_ready=lambda: is_ready(self.port),
+            is_ready=self._listens,
             environment=variables,
         )
 
+    def _listens(self) -> bool:
+        port = self.port if self.component == "gateway" else self.probe_port
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+        return False
 
-def _listens(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
 
-
-_KINDS: dict[str, tuple[str, str, Callable[[int], bool]]] = {
-    "gateway": ("--listen", "serve", _listens),
-    "reaper": ("--metrics-listen", "reap", _listens),
-}
+_COMMANDS = {"gateway": "serve", "reaper": "reap"}

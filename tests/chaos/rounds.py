@@ -12,14 +12,14 @@ each client. The scheduling by the kernel is not repeatable.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from random import Random
 
 from tests.chaos.backend import ABANDONED_SECONDS
 from tests.chaos.clients import Client, SessionLostError, Tally, run_for_all
 from tests.chaos.faults import Fault, Harm, Scene
-from tests.chaos.leftovers import find_leftovers, find_pending_writes
+from tests.chaos.leftovers import find_leftovers, find_pending_writes, find_tracebacks
 from tests.chaos.site import Site
 from tests.chaos.timed_actions import TimedAction, choose_moment, run_concurrently
 
@@ -42,7 +42,7 @@ class Plan:
     Attributes:
         seed: The seed of the round.
         faults: The faults, all within the same time.
-        absence_seconds: How long an absent API server is absent.
+        absence_seconds: How long an absent API server is absent, and how long a hung backend hangs.
     """
 
     seed: str
@@ -113,7 +113,7 @@ class Rounds:
         self._vanished[vanisher.session_id] = time.monotonic() + ABANDONED_SECONDS + self._site.times.idle_seconds
         lost = self._check_clients(before, harm)
         self._wait_until_empty(lambda: find_leftovers(self._site, self._live(), self._tolerated()))
-        _raise(self._tracebacks())
+        _raise(find_tracebacks(self._site))
         summary = _summarise([client.tally for client in before.sessions])
         return f"{time.monotonic() - begun:.1f} s; {summary}; {lost} sessions lost"
 
@@ -127,7 +127,7 @@ class Rounds:
         self._clients = []
         latest = max(self._vanished.values(), default=0.0)
         self._wait_until_empty(lambda: find_leftovers(self._site, frozenset()), max(latest - time.monotonic(), 0.0))
-        _raise([*self._failures(), *self._tracebacks()])
+        _raise([*self._failures(), *find_tracebacks(self._site)])
 
     def _begin(self, random: Random) -> InitialState:
         """Ensure that there are enough clients, each with a session that gateways serve."""
@@ -189,17 +189,9 @@ class Rounds:
         processes = [replica.process for replica in self._site.replicas] + [self._site.testbed.backend.process]
         return wrong + [f"{process.name} has ended by itself" for process in processes if process.has_ended()]
 
-    def _tracebacks(self) -> Sequence[str]:
-        return [f"{name} logged a traceback: {line[:2000]}" for name, line in _lines_with_tracebacks(self._site)]
-
 
 def _fault_action(fault: Fault, scene: Scene, wait: Callable[[], None]) -> TimedAction:
     return TimedAction(fault.name, wait, lambda: fault.run(scene))
-
-
-def _lines_with_tracebacks(site: Site) -> Iterator[tuple[str, str]]:
-    for name, log in site.logs().items():
-        yield from ((name, line) for line in log.splitlines() if "Traceback" in line)
 
 
 def _summarise(accounts: Sequence[Tally]) -> str:

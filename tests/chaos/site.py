@@ -93,7 +93,7 @@ class Site:
                 testbed.cluster,
                 namespace,
                 self.directory,
-                backend=testbed.backend.address,
+                backend=testbed.backend_address,
                 workspace=self.path,
                 config=self.times.config(),
             )
@@ -174,5 +174,6 @@ class Site:
         nodes = self.testbed.nodes if kind == "gateway" else self.testbed.nodes[::-1]
         made = [Replica(f"{kind}-{n}", nodes[n % len(nodes)], environment) for n in range(self._counts[kind])]
         for replica in made:
+            stack.enter_context(replica.proxy)
             stack.callback(lambda replica=replica: replica.process.kill())
         return made

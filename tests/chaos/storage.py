@@ -1,4 +1,4 @@
-"""A small file system for a workspace, which can be full, read-only or absent.
+"""A small file system for a workspace, which can be full, read-only, absent or hung.
 
 Lodge and Spark must meet real errors of a real file system, and its mounts must not remain on the machine. So a
 process of its own holds a mount namespace with the file system. Processes that use the storage start in this
@@ -10,6 +10,7 @@ Needs root. `Storage.root` is the view from outside.
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ mount -o remount,bind,ro '{read_only}'
 echo mounted
 exec sleep infinity
 """
+_REPOSITORY = Path(__file__).parents[2]
 _BUSY_SECONDS = 20.0
 
 
@@ -53,6 +55,7 @@ class Storage:
         script = _HOLDER.format(size=size, store=self._store, path=self.path, read_only=self._read_only)
         command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
         log = directory / "storage.log"
+        self._hung_log = directory / "hung-storage.log"
         self._holder = Program(command, log, is_ready=lambda: "mounted" in log.read_text())
 
     def __enter__(self) -> Self:
@@ -68,6 +71,11 @@ class Storage:
     def prefix(self) -> Sequence[str]:
         """Words before the command of a process that uses the storage."""
         return ["nsenter", f"--target={self._holder.process_id}", "--mount", "--"]
+
+    @property
+    def can_hang(self) -> bool:
+        """Whether this machine supports `hung`."""
+        return Path("/dev/fuse").exists()
 
     @property
     def root(self) -> Path:
@@ -131,6 +139,24 @@ class Storage:
         finally:
             self._run("umount", "--lazy", str(self.path))
             self._run("mount", "--bind", str(self._store), str(self.path))
+
+    @contextmanager
+    def hung(self) -> Iterator[None]:
+        """Hang each new access to the storage. At the end, hanging accesses fail. Open files stay usable."""
+        command = [*self.prefix, sys.executable, "-m", "tests.hung_file_system", str(self.path)]
+        mount = Program(
+            command,
+            self._hung_log,
+            is_ready=lambda: "mounted" in self._hung_log.read_text(),
+            environment={"PYTHONPATH": str(_REPOSITORY)},
+        )
+        self._hung_log.unlink(missing_ok=True)
+        mount.start()
+        try:
+            yield
+        finally:
+            if mount.stop() != 0:
+                raise StorageError(f"The file system that hangs failed: {self._hung_log.read_text()}")
 
     def _outside(self, path: Path) -> Path:
         return Path(f"/proc/{self._holder.process_id}/root{path}")

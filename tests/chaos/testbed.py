@@ -14,6 +14,7 @@ from tests.chaos.storage import Storage
 from tests.chaos.wall_clock import MissingCompilerError, compile_library
 from tests.cluster.cluster import Cluster
 from tests.cluster.nodes import Node
+from tests.workspace.kubernetes.tcp_proxy import TcpProxy
 
 _NODES = 3
 
@@ -27,7 +28,7 @@ class Testbed:
 
     Attributes:
         clock_library: The library for wall clocks; None if it cannot be compiled.
-        clocks_missing_because: Why it cannot be compiled; None if it can.
+        missing_because: Why some faults cannot run on this machine.
     """
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
@@ -36,11 +37,11 @@ class Testbed:
         self.storage = Storage(directory)
         self._stack = ExitStack()
         self.clock_library: Path | None = None
-        self.clocks_missing_because: str | None = None
+        self.missing_because = [] if self.storage.can_hang else ["The kernel has no FUSE, so the storage cannot hang."]
         try:
             self.clock_library = compile_library(directory)
         except MissingCompilerError as error:
-            self.clocks_missing_because = str(error)
+            self.missing_because.append(str(error))
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -48,6 +49,7 @@ class Testbed:
             spark = self.directory / "spark"
             spark.mkdir()
             self.backend = Backend(spark, self.storage.prefix)
+            self.backend_proxy = stack.enter_context(TcpProxy(self.backend.port))
             stack.callback(self.backend.process.kill)
             with ThreadPoolExecutor() as threads:
                 starting = threads.submit(self.backend.process.start)
@@ -58,6 +60,11 @@ class Testbed:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    @property
+    def backend_address(self) -> str:
+        """The address of the backend for gateways, behind a proxy whose connections a fault can break."""
+        return f"sc://127.0.0.1:{self.backend_proxy.port}"
 
     @cached_property
     def core(self) -> CoreV1Api:

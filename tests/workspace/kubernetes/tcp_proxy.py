@@ -9,11 +9,16 @@ from contextlib import suppress
 from typing import Self
 
 _BLOCK_BYTES = 65_536
-_LOOK_SECONDS = 0.05
+_LOOK_SECONDS = 1.0  # after which a connection notices that it was closed
+_SILENT_SECONDS = 0.05
 
 
 class TcpProxy:
     """A context manager that forwards bytes between clients and a server on loopback.
+
+    Args:
+        server_port: The port of the server, or a function that returns it for each new connection. If the function
+            returns None, the connection is closed.
 
     Attributes:
         port: The port for clients.
@@ -23,12 +28,12 @@ class TcpProxy:
         forwarded_bytes: The number of forwarded bytes.
     """
 
-    def __init__(self, server_port: int) -> None:
+    def __init__(self, server_port: int | Callable[[], int | None]) -> None:
         self.is_silent = False
         self.delay_seconds = 0.0
         self.connections = 0
         self.forwarded_bytes = 0
-        self._server_port = server_port
+        self._server_port = server_port if callable(server_port) else lambda: server_port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._losing: Callable[[], object] | None = None
@@ -100,20 +105,25 @@ class TcpProxy:
                 threading.Thread(target=self._connect, args=(client,), daemon=True).start()
 
     def _connect(self, client: socket.socket) -> None:
-        with (
-            suppress(OSError, ValueError),
-            selectors.DefaultSelector() as selector,
-            client,
-            socket.create_connection(("127.0.0.1", self._server_port)) as server,
-        ):
-            self.connections += 1
-            self._open |= {client, server}
-            self._clients.add(client)
-            selector.register(client, selectors.EVENT_READ, server)
-            selector.register(server, selectors.EVENT_READ, client)
-            while selector.get_map() and self._hands_on(selector, server):
-                pass
+        ends = {client}
+        with suppress(OSError, ValueError), selectors.DefaultSelector() as selector, client:
+            port = self._server_port()
+            if port is None:
+                return
+            with socket.create_connection(("127.0.0.1", port)) as server:
+                ends.add(server)
+                self.connections += 1
+                self._open |= ends
+                self._clients.add(client)
+                selector.register(client, selectors.EVENT_READ, server)
+                selector.register(server, selectors.EVENT_READ, client)
+                while (
+                    any(end.fileno() >= 0 for end in ends) and selector.get_map() and self._hands_on(selector, server)
+                ):
+                    pass
         self._clients.discard(client)
+        for ended in (self._open, self._dropping, self._asked):
+            ended -= ends
 
     def _hands_on(self, selector: selectors.BaseSelector, server: socket.socket) -> bool:
         """Forward some bytes, and return False when the connection has ended."""
@@ -126,7 +136,7 @@ class TcpProxy:
                     self._clients.discard(key.fileobj)
                 continue
             if self.is_silent:
-                threading.Event().wait(_LOOK_SECONDS)
+                threading.Event().wait(_SILENT_SECONDS)
                 return True
             block = key.fileobj.recv(_BLOCK_BYTES)
             if not block or (key.fileobj is server and self._loses(server)):

@@ -17,14 +17,14 @@ from tests.cluster.processes import ClusterError
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "helm")
 
 
-def run_on_site(run: Callable[[Site], None], times: Timeouts, *failures: type[Exception], reapers: int = 2) -> int:
+def run_on_site(run: Callable[[Site], None], times: Timeouts, *failures: type[Exception], **replicas: int) -> int:
     """Start a site, run a function on it, and return the exit status of the command.
 
     Args:
         run: The function.
         times: The settings of the site.
         failures: The exceptions that report a violation.
-        reapers: The number of reapers.
+        replicas: The numbers of gateways and reapers.
     """
     warnings.simplefilter("ignore", UserWarning)  # PySpark warns when it stops retrying
     if os.geteuid() != 0:
@@ -41,7 +41,7 @@ def run_on_site(run: Callable[[Site], None], times: Timeouts, *failures: type[Ex
         testbed = stack.enter_context(Testbed(cluster, directory))
         for reason in testbed.missing_because:
             print(f"Skips faults. {reason}", file=sys.stderr)
-        site = stack.enter_context(Site(testbed, "soak", times, reapers=reapers))
+        site = stack.enter_context(Site(testbed, "soak", times, **replicas))
         try:
             run(site)
         except (ClusterError, *failures) as error:

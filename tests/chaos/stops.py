@@ -1,7 +1,7 @@
 """Stops and starts of gateways under load: ``python -m tests.chaos.stops --cycles N``.
 
-Two gateways are behind one address. A cycle stops one of them as Kubernetes does, and starts it again. In all that
-time, clients run statements and uploads, and check each result.
+Three gateways are behind one address. A cycle stops one of them as Kubernetes does, while the one that was stopped
+before starts again. In all that time, clients run statements and uploads, and check each result.
 
 Guarantees of a run:
 
@@ -17,6 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from random import Random
 from typing import Self
@@ -28,6 +29,7 @@ from pyspark.sql.connect.session import SparkSession
 from tests.chaos.clients import rows
 from tests.chaos.connections import connect
 from tests.chaos.leftovers import find_leftovers, find_tracebacks
+from tests.chaos.replicas import Replica
 from tests.chaos.site import Site, Timeouts
 from tests.chaos.standalone import run_on_site
 from tests.cluster.processes import wait_until
@@ -35,8 +37,10 @@ from tests.workspace.kubernetes.tcp_proxy import TcpProxy
 
 TIMES = Timeouts(lease_seconds=6, grace_seconds=10, idle_seconds=600)
 CLIENTS = 16
-_LONG_SHARE = 0.25
-_LONGEST_SLEEP_SECONDS = 3.0
+GATEWAYS = 3
+_LONG_SHARE = 0.5
+_LONGEST_SLEEP_SECONDS = 4.0
+_LONGEST_THINK_SECONDS = 2.0
 _UPLOAD_ROWS = 20_000
 _HUNG_SECONDS = 120.0
 _EMPTY_SECONDS = 60.0
@@ -160,6 +164,7 @@ class CheckingClient:
         return range(self._next_id - count, self._next_id)
 
     def _ask(self, text: str, sleep_seconds: float = 0.0) -> Sequence[object]:
+        self._stop.wait(self._random.uniform(0, _LONGEST_THINK_SECONDS))
         with self._waiting(text, sleep_seconds):
             return self._session.sql(text).collect()
 
@@ -174,7 +179,7 @@ class Stops:
     """Cycles on one site. Use it as a context manager; at its end, the clients leave.
 
     Args:
-        site: The site, with at least two gateways.
+        site: The site, with at least three gateways.
     """
 
     def __init__(self, site: Site) -> None:
@@ -182,6 +187,7 @@ class Stops:
         self._stack = ExitStack()
         self._stop_seconds: list[float] = []
         self._cycles = 0
+        self._stopped: Replica | None = None
 
     def __enter__(self) -> Self:
         random = Random(1)  # noqa: S311 - chooses a gateway
@@ -206,7 +212,7 @@ class Stops:
         self._stack.close()
 
     def cycle(self) -> None:
-        """Stop a gateway, and start it again.
+        """Stop a gateway, and start the gateway that was stopped before.
 
         Raises:
             StopsError: If a client found a violation.
@@ -214,10 +220,14 @@ class Stops:
         """
         gateway = self._site.gateways[self._cycles % len(self._site.gateways)]
         self._cycles += 1
-        begun = time.monotonic()
-        gateway.stop()
-        self._stop_seconds.append(time.monotonic() - begun)
-        gateway.start()
+        stopped, self._stopped = self._stopped, gateway
+        with ThreadPoolExecutor(1) as thread:
+            starting = thread.submit(stopped.start) if stopped is not None else None
+            begun = time.monotonic()
+            gateway.stop()
+            self._stop_seconds.append(time.monotonic() - begun)
+            if starting is not None:
+                starting.result()
         self._raise_problems()
 
     def finish(self) -> str:
@@ -226,6 +236,8 @@ class Stops:
         Raises:
             StopsError: If there is a violation.
         """
+        if self._stopped is not None:
+            self._stopped.start()
         self._end_clients()
         self._raise_problems()
         deadline = time.monotonic() + _EMPTY_SECONDS
@@ -264,7 +276,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.stops", description=__doc__)
     parser.add_argument("--cycles", type=int, default=30, help="number of stops; default: 30")
     cycles = parser.parse_args().cycles
-    return run_on_site(lambda site: _play(site, cycles), TIMES, StopsError, reapers=1)
+    return run_on_site(lambda site: _play(site, cycles), TIMES, StopsError, gateways=GATEWAYS, reapers=1)
 
 
 def _play(site: Site, cycles: int) -> None:

@@ -117,13 +117,12 @@ class TcpProxy:
                 self._clients.add(client)
                 selector.register(client, selectors.EVENT_READ, server)
                 selector.register(server, selectors.EVENT_READ, client)
-                while (
-                    any(end.fileno() >= 0 for end in ends) and selector.get_map() and self._hands_on(selector, server)
-                ):
-                    pass
+                while selector.get_map() and any(end.fileno() >= 0 for end in ends):
+                    if not self._hands_on(selector, server):
+                        break
         self._clients.discard(client)
         for ended in (self._open, self._dropping, self._asked):
-            ended -= ends
+            ended.difference_update(ends)
 
     def _hands_on(self, selector: selectors.BaseSelector, server: socket.socket) -> bool:
         """Forward some bytes, and return False when the connection has ended."""

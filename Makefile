@@ -88,11 +88,12 @@ cluster-down: setup ## Stop that Kubernetes API and remove its data
 cluster-programs: setup ## Build the programs of the test cluster (needs Go)
 	@$(BIN)/python -m tests.cluster programs
 
-soak: setup ## Simulate histories (SEEDS=100000, or one: SEED=123), attack a gateway (MINUTES=5), then break processes (ROUNDS=50)
+soak: setup ## Simulate histories (SEEDS=100000, or one: SEED=123), attack a gateway (MINUTES=5), break processes (ROUNDS=50), then stop gateways (CYCLES=1000)
 	@$(BIN)/python -m tests.simulation.run $(if $(SEED),--seed $(SEED) --lines 0,--seeds $(or $(SEEDS),100000))
 	@$(if $(SEED),,$(BIN)/python -m tests.gateway.fuzz 300)
 	@$(if $(SEED),,$(BIN)/python -m tests.hostile --minutes $(or $(MINUTES),5))
 	@$(if $(SEED),,$(BIN)/python -m tests.chaos --rounds $(or $(ROUNDS),50))
+	@$(if $(SEED),,$(BIN)/python -m tests.chaos.stops --cycles $(or $(CYCLES),1000))
 
 clean: ## Remove everything that the other targets created here
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -18,6 +18,7 @@ from pyspark.sql.connect.session import SparkSession
 
 from gateway.backend_session import REATTACH_SECONDS
 from tests.chaos.connections import connect
+from tests.chaos.documented_errors import is_documented
 from tests.chaos.replicas import Replica
 from tests.chaos.table_oracle import Contents, Outcome, TableOracle, WrongAnswerError
 
@@ -125,12 +126,14 @@ class Client:
     Attributes:
         tally: The outcomes of the statements since the client started to work.
         problem: The violation that the client found; None if there is none.
+        storage_fails: Whether the storage may fail, so that jobs of Spark may fail.
     """
 
     def __init__(self, name: str, gateways: Sequence[Replica], random: Random) -> None:
         self.name = name
         self.tally = Tally()
         self.problem: Exception | None = None
+        self.storage_fails = False
         self._gateways = gateways
         self._random = random
         self._next_id = 1000
@@ -327,7 +330,7 @@ class Client:
 
         Raises:
             SessionLostError: If the session is over.
-            WrongAnswerError: If a table differs.
+            WrongAnswerError: If a table differs, or the error is not documented.
         """
         outcome, failure = Outcome.DONE, None
         try:
@@ -337,6 +340,8 @@ class Client:
                 self.ask(statement.text)
         except PySparkException as error:
             outcome, failure = outcome_of(error), error
+            if not is_documented(error, storage_fails=self.storage_fails):
+                raise WrongAnswerError(f"this error is not documented: {_short(error)}") from error
         if statement.action is not Action.READ:
             self.tables.record_change(statement.table, statement.after, outcome)
         self.tally.note(outcome, statement, failure)

@@ -6,6 +6,7 @@ A round proves:
 2. A lost session is lost completely: its client gets an error, and its location, record, trash and lease are gone. The
    same holds for clients that left or vanished.
 3. Nothing hangs, no process has ended by itself, and no log has a traceback.
+4. No client sees an error that is not documented.
 
 A round follows from its seed as far as real processes permit: the faults, their times and durations, and the actions of
 each client. The scheduling by the kernel is not repeatable.
@@ -107,6 +108,7 @@ class Rounds:
             scene = Scene(self._site, self._clients, own, harm, plan.absence_seconds)
             actions.append(_fault_action(fault, scene, choose_moment(self._site, random)))
         for client in before.sessions:
+            client.storage_fails = any("storage" in fault.touches for fault in plan.faults)
             client.work()
         problems = [*run_concurrently(actions), *run_for_all(self._clients, Client.stop_working)]
         _raise([*problems, *self._failures()])

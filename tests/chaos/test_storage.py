@@ -1,6 +1,7 @@
 """The storage of these tests fails as intended, and returns unchanged."""
 
 import errno
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import count, takewhile
@@ -9,6 +10,7 @@ from threading import Event
 import pytest
 
 from tests.chaos.storage import Storage
+from tests.skips import skip_missing
 
 pytestmark = pytest.mark.needs_root
 
@@ -67,6 +69,18 @@ def test_empty_storage_has_same_directories_and_is_writable(storage):
         assert [path.name for path in storage.root.rglob("*")] == ["workspace"]
         (storage.root / "workspace" / "elsewhere").mkdir()
     assert [path.name for path in (storage.root / "workspace").iterdir()] == ["inside"]
+
+
+def test_hung_storage_hangs_until_it_fails(storage):
+    if not storage.can_hang:
+        skip_missing("The kernel has no FUSE. Load the module fuse.")
+    listing = [*storage.prefix, "ls", str(storage.path)]
+    with storage.hung():
+        process = subprocess.Popen(listing, stderr=subprocess.PIPE)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+    assert process.wait(10) != 0
+    assert subprocess.run(listing, check=False).returncode == 0
 
 
 def test_storage_is_mounted_only_for_its_processes(storage):

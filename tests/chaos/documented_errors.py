@@ -20,12 +20,12 @@ def is_documented(error: PySparkException, *, storage_fails: bool) -> bool:
 
     Args:
         error: The error.
-        storage_fails: Whether the storage may fail, so that jobs of Spark may fail without a condition.
+        storage_fails: Whether the storage may fail, so that jobs of Spark may fail with errors of Spark.
     """
     condition = error.getCondition()
     if condition is None:
         return storage_fails or isinstance(error, SparkConnectGrpcException)
-    return condition in _documented_conditions()
+    return condition in _documented_conditions() or (storage_fails and not condition.startswith("LODGE_"))
 
 
 @cache

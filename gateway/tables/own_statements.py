@@ -228,6 +228,8 @@ class OwnStatements:
             GatewayError: If the session has ended, or the storage fails.
         """
         record = await self._records.read(session)
+        if running := self._operations.find(session.key, request.operation_id):  # started while the record was read
+            return running
         if not is_known(record, request.operation_id):
             return None
         client_request = base_pb2.ExecutePlanRequest(

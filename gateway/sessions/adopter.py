@@ -21,7 +21,7 @@ Source: [architecture "Session records, leases and the reaper"].
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import structlog
@@ -55,7 +55,7 @@ class _Listing:
     Attributes:
         chosen: The sessions that this replica adopts.
         waiting: The number of sessions that nobody has adopted.
-        shared: The sessions that this replica already serves, with abandoned changes.
+        shared: The sessions that this replica already serves, with changes of other replicas.
     """
 
     chosen: Sequence[StoredRecord]
@@ -75,6 +75,7 @@ class Adopter:
 
     Attributes:
         left: The sessions whose records have no holders, by record name.
+        tracked: The sessions of this replica with pending changes of other replicas, by record name.
     """
 
     def __init__(self, sessions: Sessions, storage: Storage, complete: Complete, *, patience_seconds: float) -> None:
@@ -87,6 +88,7 @@ class Adopter:
         self._running: set[ReplicaId] = set()
         self._done: set[ReplicaId] = set()
         self.left: dict[RecordName, StoredRecord] = {}
+        self.tracked: dict[RecordName, StoredRecord] = {}
         self._left_changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -98,6 +100,8 @@ class Adopter:
                     await self._peers.observe()
                 except GatewayError as error:
                     log.warning("leases_not_listed", reason=str(error))
+                for stored in list(self.tracked.values()):
+                    self._complete_if_abandoned(stored)
                 self._done &= self._peers.lost
                 for replica in sorted(self._peers.lost - self._running - self._done):
                     self._running.add(replica)
@@ -118,19 +122,40 @@ class Adopter:
         self.left = dict(left)
         self._left_changed.set()
 
-    def complete(self, stored: StoredRecord) -> None:
-        """Complete the abandoned changes of a session that this replica serves."""
+    def track(self, stored: StoredRecord) -> None:
+        """Complete the changes of other replicas in a session of this replica, as soon as these replicas are lost.
+
+        The reaper removes a lost replica from the record, possibly before this replica knows of the loss. This replica
+        then no longer finds the session by the lost replica.
+        """
+        self.tracked[stored.record.name] = stored
+        self._peers.notice(_foreign_replicas(stored, self._sessions.replica))
+        self._complete_if_abandoned(stored)
+
+    def untrack(self, name: RecordName) -> None:
+        """Remove a session without changes of other replicas."""
+        self.tracked.pop(name, None)
+
+    def replace_tracked(self, tracked: Sequence[StoredRecord]) -> None:
+        """Replace the sessions with changes of other replicas."""
+        self.tracked.clear()
+        for stored in tracked:
+            self.track(stored)
+
+    def _complete_if_abandoned(self, stored: StoredRecord) -> None:
+        if not find_abandoned(stored, self._peers.lost | {NO_REPLICA}):
+            return
         session = self._sessions.find_by_record(stored.record.name)
         if session is not None and session.uuid == stored.record.session_uuid:
             self._complete(session, stored)
 
-    def has_abandoned_changes(self, stored: StoredRecord) -> bool:
-        """Return whether this replica holds a session with changes of lost replicas.
+    def has_foreign_changes(self, stored: StoredRecord) -> bool:
+        """Return whether this replica holds a session with pending changes of other replicas.
 
         This method can be called from any thread.
         """
-        is_own = self._sessions.replica in stored.record.holders
-        return is_own and bool(find_abandoned(stored, self._peers.lost | {NO_REPLICA}))
+        replica = self._sessions.replica
+        return replica in stored.record.holders and bool(_foreign_replicas(stored, replica))
 
     async def _adopt_sessions_of(self, lost: ReplicaId) -> None:
         """Adopt this replica's share of the sessions of a lost replica, until nobody needs to adopt any."""
@@ -147,7 +172,7 @@ class Adopter:
                     log.warning("adoption_postponed", replica=lost, reason=str(error), exc_info=not is_expected)
                 else:
                     for stored in listing.shared:
-                        self.complete(stored)
+                        self._complete_if_abandoned(stored)
                     if not listing.waiting:
                         self._done.add(lost)
                         self._peers.forget(lost)
@@ -226,5 +251,11 @@ class Adopter:
         replicas = self._peers.lost
         waiting = {stored.record.name: stored for stored in found if is_adoptable(stored, replicas)}
         chosen = adoption.choose(waiting.keys(), self._peers.living, now_seconds)
-        shared = [stored for stored in found if self.has_abandoned_changes(stored)]
+        shared = [stored for stored in found if self.has_foreign_changes(stored)]
         return _Listing([waiting[name] for name in chosen], len(waiting), shared)
+
+
+def _foreign_replicas(stored: StoredRecord, replica: ReplicaId) -> Set[ReplicaId]:
+    """Return the other replicas that execute pending changes of temporary tables."""
+    changes = (change for table in stored.record.tables for change in table.pending_changes)
+    return {change.replica for change in changes} - {replica}

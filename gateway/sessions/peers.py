@@ -11,11 +11,13 @@ Source: [architecture "Session records, leases and the reaper"].
 """
 
 import time
+from collections.abc import Set
 
 from gateway.errors import GatewayError
 from gateway.storage import Storage
 from workspace.identifiers import ReplicaId
 from workspace.leases import STOPPED, LeaseObserver
+from workspace.records import NO_REPLICA
 
 _LISTS_PER_LEASE = 3
 _SHORTEST_PAUSE_SECONDS = 0.05
@@ -60,6 +62,10 @@ class Peers:
         lost = self._observer.lost(begun_seconds) | {each for each, mark in leases.items() if mark == STOPPED}
         self.lost = lost - {self._replica}
         self.living = (frozenset(leases) - lost) | {self._replica}
+
+    def notice(self, replicas: Set[ReplicaId]) -> None:
+        """Observe replicas that a session record names, even if they have no lease."""
+        self._seen |= replicas - {self._replica, NO_REPLICA}
 
     def forget(self, replica: ReplicaId) -> None:
         """Stop observing a lost replica that has no lease, because no session record names it."""

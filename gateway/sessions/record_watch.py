@@ -94,7 +94,7 @@ class RecordWatch:
             case record_store.RecordsListed(records):
                 continuing = frozenset(stored.record.name for stored in records if not is_over(stored))
                 left = {stored.record.name: stored for stored in records if _is_left(stored)}
-                return partial(self._take_list, continuing, left, list(filter(self._has_abandoned_changes, records)))
+                return partial(self._take_list, continuing, left, list(filter(self._has_foreign_changes, records)))
             case record_store.RecordChanged(stored):
                 return self._action_of_change(stored)
             case record_store.RecordGone(name):
@@ -110,18 +110,18 @@ class RecordWatch:
             return None
         if _is_left(stored):
             return partial(adopter.offer, stored)
-        if self._has_abandoned_changes(stored):
-            return partial(self._take_abandoned, stored)
-        return partial(adopter.withdraw, name) if name in adopter.left else None
+        if self._has_foreign_changes(stored):
+            return partial(self._take_foreign_changes, stored)
+        return partial(self._take_other_change, name) if name in adopter.left or name in adopter.tracked else None
 
-    def _has_abandoned_changes(self, stored: record_store.StoredRecord) -> bool:
-        return self._adopter is not None and self._adopter.has_abandoned_changes(stored)
+    def _has_foreign_changes(self, stored: record_store.StoredRecord) -> bool:
+        return self._adopter is not None and self._adopter.has_foreign_changes(stored)
 
     def _take_list(
         self,
         continuing: Set[RecordName],
         left: dict[RecordName, record_store.StoredRecord],
-        abandoned: list[record_store.StoredRecord],
+        tracked: list[record_store.StoredRecord],
     ) -> None:
         self._is_interrupted = False
         for session in self._sessions.all():
@@ -129,21 +129,24 @@ class RecordWatch:
                 self._queue.put_nowait(session)
         if self._adopter is not None:
             self._adopter.replace_left(left)
-            for stored in abandoned:
-                self._adopter.complete(stored)
+            self._adopter.replace_tracked(tracked)
 
     def _take_end(self, name: RecordName) -> None:
         """Check a session that may have ended."""
-        if self._adopter is not None:
-            self._adopter.withdraw(name)
+        self._take_other_change(name)
         session = self._sessions.find_by_record(name)
         if session is not None:
             self._queue.put_nowait(session)
 
-    def _take_abandoned(self, stored: record_store.StoredRecord) -> None:
+    def _take_foreign_changes(self, stored: record_store.StoredRecord) -> None:
         if self._adopter is not None:
             self._adopter.withdraw(stored.record.name)
-            self._adopter.complete(stored)
+            self._adopter.track(stored)
+
+    def _take_other_change(self, name: RecordName) -> None:
+        if self._adopter is not None:
+            self._adopter.withdraw(name)
+            self._adopter.untrack(name)
 
     def _take_interruption(self, reason: str) -> None:
         if not self._is_interrupted:

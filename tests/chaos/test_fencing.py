@@ -15,36 +15,53 @@ GONE_SECONDS = TIMES.lost_seconds + SLACK_SECONDS
 REFUSALS = ("LODGE_LEASE_LOST", "INVALID_HANDLE.SESSION_CLOSED")
 
 
-def test_paused_gateway_refuses_reaped_session_and_serves_others(start_site, open_session):
+def test_paused_gateway_refuses_reaped_session(start_site, open_session):
+    site = start_site(TIMES, gateways=1)
+    (paused,) = site.gateways
+    session = open_session(paused)
+    session.sql(f"create temporary table t as {rows(range(5))}")
+    uuid = site.record_of(session.session_id).record.session_uuid
+
+    paused.process.pause()
+    waiting = RunningStatement(session, f"create temporary table u as {rows(range(5))}")
+    wait_until(lambda: site.record_of(session.session_id) is None, "the session is reaped", GONE_SECONDS)
+    wait_until(lambda: uuid not in site.locations(), "its location is gone", GONE_SECONDS)
+    paused.process.resume()
+
+    refusal = waiting.outcome()
+    assert refusal.getCondition() in REFUSALS, refusal
+    assert condition_of(session, f"create temporary table v as {rows(range(5))}") in REFUSALS
+    assert uuid not in site.locations()
+    assert "Traceback" not in paused.log()
+
+
+def test_paused_gateway_joins_sessions_again_that_another_gateway_adopted(start_site, open_session):
     site = start_site(TIMES)
     paused, other = site.gateways
     alone, shared = open_session(paused, user="alone"), open_session(paused, user="shared")
     for session in (alone, shared):
         session.sql(f"create temporary table t as {rows(range(5))}")
     open_session(other, user="shared", session_id=shared.session_id).sql("select 1").collect()
-    uuid = site.record_of(alone.session_id).record.session_uuid
 
     paused.process.pause()
-    waiting = RunningStatement(alone, f"create temporary table u as {rows(range(5))}")
-    wait_until(lambda: site.record_of(alone.session_id) is None, "the session is reaped", GONE_SECONDS)
-    wait_until(lambda: uuid not in site.locations(), "its location is gone", GONE_SECONDS)
+    wait_until(
+        lambda: site.holders()[alone.session_id] == {other.name}, "the other gateway adopts the session", GONE_SECONDS
+    )
     paused.process.resume()
 
-    refusal = waiting.outcome()
-    assert refusal.getCondition() in REFUSALS, refusal
-    assert condition_of(alone, f"create temporary table v as {rows(range(5))}") in REFUSALS
-    assert uuid not in site.locations()
-    wait_until(
-        lambda: condition_of(shared, f"create temporary table u as {rows(range(3))}") is None,
-        "the gateway has joined the session again",
-        30,
-    )
-    assert sorted(row.id for row in shared.sql("select id from t").collect()) == list(range(5))
-    assert site.holders()[shared.session_id] == {paused.name, other.name}
+    for session in (alone, shared):
+        wait_until(
+            lambda session=session: condition_of(session, f"create temporary table u as {rows(range(3))}") is None,
+            "the gateway has joined the session again",
+            30,
+        )
+        assert sorted(row.id for row in session.sql("select id from t").collect()) == list(range(5))
+        assert site.holders()[session.session_id] == {paused.name, other.name}
+    assert "session_reaped" not in "".join(reaper.log() for reaper in site.reapers)
     assert "Traceback" not in paused.log()
 
 
-def test_paused_gateway_publishes_nothing_after_its_lease(start_site, open_session):
+def test_insertion_of_paused_gateway_is_completed_once(start_site, open_session):
     site = start_site(TIMES)
     paused, other = site.gateways
     session = open_session(paused)
@@ -56,13 +73,14 @@ def test_paused_gateway_publishes_nothing_after_its_lease(start_site, open_sessi
     paused.process.pause()
     wait_until(
         lambda: not site.record_of(session.session_id).record.tables[0].writes,
-        "another process has undone it",
+        "the other gateway has completed it",
         GONE_SECONDS,
     )
+    assert sorted(row.id for row in kept.sql("select id from t").collect()) == list(range(15))
     paused.process.resume()
-    outcome = writing.outcome()
-    assert isinstance(outcome, Exception), outcome
-    assert sorted(row.id for row in kept.sql("select id from t").collect()) == list(range(5))
+    writing.outcome()
+    assert sorted(row.id for row in kept.sql("select id from t").collect()) == list(range(15))
     uuid = site.record_of(session.session_id).record.session_uuid
-    wait_until(lambda: len(list(site.location(uuid).iterdir())) == 1, "its files are gone", GONE_SECONDS)
+    wait_until(lambda: len(list(site.location(uuid).iterdir())) == 2, "no other files exist", GONE_SECONDS)
+    assert "statement_taken_over" in other.log()
     assert "Traceback" not in paused.log()

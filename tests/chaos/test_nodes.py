@@ -1,6 +1,6 @@
 """Failed nodes, and nodes that only seem to fail.
 
-A failed node ends the sessions of its gateway. A node that only seems to fail does not.
+A failed node ends the sessions of its gateway if no other gateway adopts them. A node that only seems to fail does not.
 """
 
 import time
@@ -19,10 +19,10 @@ LONG = Timeouts(lease_seconds=14, grace_seconds=10)
 
 
 def test_node_failure_removes_locations_of_its_gateway(start_site, open_session):
-    site = start_site(LONG, gateways=3)
-    failing, crashing, _ = site.gateways
-    lost, crashed, kept = (open_session(gateway, user=gateway.name) for gateway in site.gateways)
-    for session in (lost, crashed, kept):
+    site = start_site(LONG)  # without another gateway that could adopt the sessions
+    failing, crashing = site.gateways
+    lost, crashed = (open_session(gateway, user=gateway.name) for gateway in site.gateways)
+    for session in (lost, crashed):
         session.sql(f"create temporary table t as {rows(range(5))}")
     uuid, later = (site.record_of(session.session_id).record.session_uuid for session in (lost, crashed))
     failing.node.fail()
@@ -39,7 +39,6 @@ def test_node_failure_removes_locations_of_its_gateway(start_site, open_session)
         )
     finally:
         failing.node.recover()
-    assert sorted(row.id for row in kept.sql("select id from t").collect()) == list(range(5))
     assert seconds > LONG.lease_seconds / 2  # the last renewal was at most a third of the duration earlier
     assert all("Traceback" not in log for log in site.logs().values())
 

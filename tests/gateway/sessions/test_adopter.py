@@ -22,7 +22,7 @@ from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.identifiers import ReplicaId, TableUuid
-from workspace.record_changes import add_holder, update_record
+from workspace.record_changes import add_holder, remove_holders, update_record
 from workspace.record_store import RecordsUnavailableError
 from workspace.records import NO_REPLICA, PendingWrite, SessionRecord, TableState, TemporaryTable
 
@@ -121,6 +121,23 @@ async def test_abandoned_changes_are_handed_to_completion(run: Start) -> None:
             lambda: {each.record.name for each in replica.completed} == {adopted.name, shared.name}, "both arrive"
         )
         assert replica.sessions.find(session.key) is session
+
+
+async def test_change_of_a_replica_that_the_reaper_has_forgotten_is_completed(run: Start) -> None:
+    """The reaper may remove the lost replica from the record before the other replicas know of the loss."""
+    async with run(lease_seconds=6.0) as replicas:
+        directory = TableUuid("00000000-0000-4000-8000-000000000001")
+        write = PendingWrite(directory, "operation", STOPPED)
+        table = TemporaryTable("t", directory, TableState.CREATING, "parquet", writes=(write,))
+        (shared,) = await replicas.create(STOPPED, 1, tables=(table,))
+        replicas.leases.renew(STOPPED)
+        replica = await replicas.start("one", watches=True)
+        await replica.sessions.open(key_of(shared))
+        update_record(replicas.records, shared.name, lambda record: remove_holders(record, {STOPPED}))
+        await until(lambda: shared.name in replica.adopter.tracked, "it sees the change of the other replica")
+        assert not replica.completed
+        replicas.leases.stop(STOPPED)
+        await until(lambda: bool(replica.completed), "it completes the change")
 
 
 async def test_handed_over_change_of_a_shared_session_is_completed(run: Start) -> None:

@@ -14,6 +14,7 @@ from lodge.stores import Stores
 from reaper.cached_records import CachedRecords
 from reaper.kubernetes.cluster_state import ClusterState
 from reaper.kubernetes.events import EventRecorder
+from reaper.kubernetes.holder_labels import HolderLabels
 from reaper.kubernetes.leader_election import CONFIRMATION, LeaderElection
 from reaper.kubernetes.statuses import Statuses
 from reaper.operator import Operator
@@ -53,6 +54,7 @@ class KubernetesReaper:
         self._events = EventRecorder(connection, self._election.identity, self._election.reference)
         may_act = self._election.leads if self._is_elected else lambda: True
         self._statuses = Statuses(connection, self._cluster.availability, may_act)
+        self._labels = HolderLabels(connection, may_act)
         self.stores = replace(stores, leases=leases)
         self.dependencies = replace(
             dependencies,
@@ -85,6 +87,7 @@ class KubernetesReaper:
                     candidacy = self._election.running(is_fit=operator.is_fit, on_change=operator.request_pass)
                     acting.enter_context(candidacy)
                 acting.enter_context(self._statuses)
+                acting.enter_context(self._labels)
                 is_over = operator.run()
             if is_over:
                 self._election.hand_over()

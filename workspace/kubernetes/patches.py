@@ -29,6 +29,11 @@ def replace_at_version(version: Version, path: str, value: Any) -> Patch | None:
     return [*_tests(uid, int(generation)), {"op": "replace", "path": path, "value": value}]
 
 
+def test_state(found: JsonObject) -> Patch:
+    """Return a patch that fails if the spec of an object has changed since the object was read."""
+    return _tests(found["metadata"]["uid"], found["metadata"]["generation"])
+
+
 def set_label(key: str, labels: Mapping[str, str], *, has_labels: bool) -> Patch:
     """Return a patch that sets one label of an object, or all its labels if it has none."""
     if not has_labels:
@@ -45,7 +50,7 @@ def remove_finalizer(found: JsonObject) -> Patch:
     metadata = found["metadata"]
     path = f"/metadata/finalizers/{metadata['finalizers'].index(FINALIZER)}"
     return [
-        *_tests(metadata["uid"], metadata["generation"]),
+        *test_state(found),
         {"op": "test", "path": path, "value": FINALIZER},
         {"op": "remove", "path": path},
     ]

@@ -24,7 +24,7 @@ Source: [kubernetes-api "Resource versions"], [kubernetes-api "Finalizers"].
 import json
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 
 from workspace import record_store
@@ -153,6 +153,35 @@ class KubernetesSessionRecords:
                 raise _contended(name) from error
 
         attempt()
+
+    def add_holder_labels(self, should_stop: Callable[[], bool] = lambda: False) -> int:
+        """Add the holder label to records that lack it, such as records of older releases.
+
+        Args:
+            should_stop: A function that returns whether to stop before the next record.
+
+        Returns:
+            The number of records that were labelled.
+
+        Raises:
+            RecordsUnavailableError: If the server cannot answer now.
+        """
+        labelled = 0
+        for name, patch in self._api.list(self._missing_label, f"!{HOLDER_LABEL}"):
+            if should_stop():
+                break
+            try:
+                self._api.patch(name, patch)
+            except ApiStatusError:
+                continue  # the record has changed, so it has been labelled or deleted
+            labelled += 1
+        return labelled
+
+    def _missing_label(self, found: JsonObject) -> tuple[RecordName, patches.Patch]:
+        stored = self._stored(found)
+        labels = connect_session_objects.labels_of_record(stored.record, self._instance)
+        label = patches.set_label(HOLDER_LABEL, labels, has_labels=bool(found["metadata"].get("labels")))
+        return stored.record.name, [*patches.test_state(found), *label]
 
     def _remove(self, name: RecordName, found: JsonObject) -> None:
         """Delete an object and remove its finalizer.

@@ -9,9 +9,10 @@ Guarantees:
 
 1. After :meth:`Drain.hand_over`, each stream of results that the client can reattach to ends with
    :class:`GatewayStoppingError`. The operation at the backend continues.
-2. A Lodge statement whose rows the backend is writing into a temporary table is not undone. The operation at the
-   backend continues, and another gateway completes the statement. All other steps of such a statement are short, and
-   finish here.
+2. A statement about a temporary table is not undone. While the backend writes rows, the statement is handed over at
+   once: the operation at the backend continues, and another gateway completes the statement. All other steps are short,
+   and finish here. If they do not, because the storage does not respond, the statement is handed over at the end of the
+   drain.
 3. Only this gateway can create a permanent table that it has begun to create. The statement can finish until
    :meth:`Drain.give_up`. Then it is undone.
 4. A Lodge statement that has not begun does not begin after the handover.
@@ -53,7 +54,7 @@ class Drain:
     """
 
     def __init__(self) -> None:
-        self.is_handing_over = self._has_given_up = False
+        self.is_handing_over = self._has_given_up = self._has_ended = False
         self._open: dict[object, Callable[[], object]] = {}
         self._unfinished: dict[object, Callable[[], object]] = {}
 
@@ -77,6 +78,15 @@ class Drain:
         self._has_given_up = True
         for end in list(self._unfinished.values()):
             end()
+
+    def end(self) -> None:
+        """End the drain: what is cancelled from now on is handed over."""
+        self._has_ended = True
+
+    def hands_over(self, error: BaseException) -> bool:
+        """Return whether another gateway can continue a statement that ends with an error."""
+        is_cancelled = isinstance(error, asyncio.CancelledError) and self._has_ended
+        return is_cancelled or isinstance(error, GatewayStoppingError)
 
     @contextmanager
     def handing_over(self, end: Callable[[], object]) -> Iterator[None]:

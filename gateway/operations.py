@@ -347,11 +347,10 @@ class Operations:
 
     async def wait(self, timeout_seconds: float) -> None:
         """Wait until all operations have ended, or the timeout has passed."""
-        running = [operation.ended() for operation in self._by_key.values() if not operation.is_finished]
-        if running and timeout_seconds > 0:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(timeout_seconds):
-                    await asyncio.gather(*running)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                for operation in list(self._by_key.values()):
+                    await operation.ended()
 
     async def end_all(self) -> None:
         """Interrupt all operations, and wait until they are undone."""

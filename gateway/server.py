@@ -37,7 +37,7 @@ from workspace.workspaces import Workspaces
 
 _ADOPTION_SECONDS = 2.0  # for the first adoptions of a replica that lists the leases last
 _CREDENTIALS_SECONDS = 2.0
-_UNDO_SHARE = 0.2  # of the drain timeout, for what happens after the gateway has given up
+_HANDOVER_SECONDS = 5.0  # the last part of the drain, in which writes are handed over and the rest is undone
 
 log = structlog.get_logger(__name__)
 
@@ -262,11 +262,13 @@ class Gateway:
         log.info("gateway_draining", seconds=drain_seconds, sessions=self._sessions.count)
         stopping = asyncio.create_task(self._server.stop(drain_seconds))  # clients send new calls elsewhere from now on
         if not self._config.backends_end_with_gateway:
-            finish_seconds = begun_seconds + (1 - _UNDO_SHARE) * drain_seconds
+            finish_seconds = begun_seconds + drain_seconds - _HANDOVER_SECONDS
             await self._hand_over(stopping, finish_seconds)
             await self._finish(stopping, finish_seconds)
             self._drain.give_up()
-        await self._finish(stopping, begun_seconds + drain_seconds)
+        await self._finish(stopping, begun_seconds + max(drain_seconds, _HANDOVER_SECONDS))
+        if not self._config.backends_end_with_gateway:
+            self._drain.end()
         await stopping
         await self._authenticator.stop()
         await self._operations.end_all()

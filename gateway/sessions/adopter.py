@@ -12,6 +12,8 @@ Guarantees:
    replicas, not on the number of sessions.
 4. A failed step is retried until the session is adopted or ended, or the lost replica returns.
 5. A replica whose lease has lapsed does not adopt sessions.
+6. A replica counts as lost only if its lease shows this after its sessions were listed. If it returns later, it changes
+   the record of each session before it acts, so adopting the listed version conflicts.
 
 Not guaranteed: that a session is adopted before the reaper ends it. The reaper waits while sessions of the lost replica
 are being adopted.
@@ -167,6 +169,7 @@ class Adopter:
                 begun_seconds, waiting = time.monotonic(), waiting_before
                 try:
                     listing = await self._storage.read(self._list, lost, adoption)
+                    await self._confirm_losses()
                 except Exception as error:  # a top loop, see guarantee 4
                     is_expected = isinstance(error, GatewayError)
                     log.warning("adoption_postponed", replica=lost, reason=str(error), exc_info=not is_expected)
@@ -187,6 +190,10 @@ class Adopter:
                 await asyncio.sleep(max(0.0, next_seconds - time.monotonic()))
         finally:
             self._running.discard(lost)
+
+    async def _confirm_losses(self) -> None:
+        """List the leases again after the sessions were listed, see guarantee 6."""
+        await self._peers.observe()
 
     async def _adopt_left(self) -> None:
         """Adopt this replica's share of the sessions without holders."""
@@ -222,7 +229,7 @@ class Adopter:
                 name = stored.record.name
                 if is_stopped or (lost is not None and lost not in self._peers.lost):
                     return
-                if lost is not None or self.left.get(name) is stored:
+                if self.left.get(name) is stored if lost is None else is_adoptable(stored, self._peers.lost):
                     yield stored
 
         async def adopt(stored: StoredRecord) -> None:

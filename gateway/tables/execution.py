@@ -40,7 +40,7 @@ import structlog
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.backend_session import ExecutionResult
-from gateway.drain import Drain, GatewayStoppingError
+from gateway.drain import Drain
 from gateway.error_status import condition_of
 from gateway.errors import BackendError, GatewayError, storage_failed
 from gateway.responses import Response, build_row_response
@@ -238,10 +238,9 @@ class StatementExecutor:
             result = await self._wait_for_rows(execution, written)
             await self._publish(execution, table, write, result, check_size)
             answer = await self._complete(execution, table, write)
-        except GatewayStoppingError:
-            raise  # another replica needs the result at the backend
-        except BaseException:
-            self._releases.start(execution.backend.release(write.directory))
+        except BaseException as error:
+            if not self._drain.hands_over(error):  # otherwise, another replica needs the result at the backend
+                self._releases.start(execution.backend.release(write.directory))
             raise
         self._releases.start(execution.backend.release(write.directory))
         return answer
@@ -345,10 +344,10 @@ class StatementExecutor:
             answer = await run()
         except (StatementStartedError, ChangeTakenError):  # another statement owns the change
             raise
-        except GatewayStoppingError:
-            await run_to_completion(self._hand_over(execution, table, change))
-            raise
-        except BaseException as error:  # noqa: BLE001 - a cancelled statement is undone as well
+        except BaseException as error:
+            if self._drain.hands_over(error):
+                await run_to_completion(self._hand_over(execution, table, change))
+                raise
             try:
                 answer = await run_to_completion(self._undo.undo(execution, table, change))
             except UndoPendingError:

@@ -10,6 +10,7 @@ They choose operation ids, and reattach at any gateway. Many failures need a cli
 import random
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import grpc
@@ -163,6 +164,8 @@ class Client:
         reattach.user_context.user_id = self._user_id
         reattach_data = reattach.SerializeToString()
         method, data = "ExecutePlan", execute_data
+        if self._random.random() < 0.15:
+            self._process.start(lambda: self._send_duplicate(execute_data), self._random.random() * 0.5)
         if self._random.random() < 0.1:
             self._interrupt_later(session_id, operation_id)
         for _ in range(_ATTEMPTS):
@@ -191,6 +194,12 @@ class Client:
         request.release_all.SetInParent()
         self._call("ReleaseExecute", request.SerializeToString())
 
+    def _send_duplicate(self, data: bytes) -> None:
+        """Send a statement again, perhaps to another gateway, as a proxy that retries does."""
+        self._checker.count("duplicate_sent")
+        with suppress(SessionGoneError):
+            self._call("ExecutePlan", data, self._random.choice(self._gateways() or [None]))
+
     def _interrupt_later(self, session_id: str, operation_id: str) -> None:
         request = base_pb2.InterruptRequest(session_id=session_id, operation_id=operation_id)
         request.interrupt_type = base_pb2.InterruptRequest.INTERRUPT_TYPE_OPERATION_ID
@@ -198,6 +207,7 @@ class Client:
         data = request.SerializeToString()
 
         def interrupt() -> None:
+            self._checker.on_interrupt(operation_id)
             try:
                 self._call("Interrupt", data)
             except SessionGoneError:
@@ -205,16 +215,18 @@ class Client:
 
         self._process.start(interrupt, self._random.random() * 2)
 
-    def _call(self, method: str, data: bytes) -> Outcome:
-        """Make one call, at the gateway of the previous call if that still serves.
+    def _call(self, method: str, data: bytes, gateway: GatewayProcess | None = None) -> Outcome:
+        """Make one call, by default at the gateway of the previous call if that still serves.
 
         Raises:
             SessionGoneError: The session has ended.
         """
-        gateways = self._gateways()
-        if self._gateway not in gateways or self._random.random() < 0.05:
-            self._gateway = self._random.choice(gateways) if gateways else None
-        gateway, schedule, outcome = self._gateway, self._schedule, Outcome()
+        schedule, outcome = self._schedule, Outcome()
+        if gateway is None:
+            gateways = self._gateways()
+            if self._gateway not in gateways or self._random.random() < 0.05:
+                self._gateway = self._random.choice(gateways) if gateways else None
+            gateway = self._gateway
         if gateway is None:
             schedule.wait(1.0)
             outcome.end((grpc.StatusCode.UNAVAILABLE, "No gateway is running."))

@@ -13,7 +13,7 @@ from workspace.identifiers import ReplicaId
 
 _KEPT_TOKENS = 4
 _CONFIRMATION_INTERVAL_SECONDS = 4.0
-_STOP_SECONDS = 2.0
+_STOP_SECONDS = (2.0, 10.0)
 
 
 class Environment:
@@ -103,7 +103,9 @@ class Environment:
         if gateway is not None:
             self._observer.trace(f"{gateway.process} receives SIGTERM")
             self._checker.count("gateway_stop_requested")
-            self._schedule.at(self._schedule.now, lambda: gateway.stop(_STOP_SECONDS), gateway.process)
+            self._schedule.at(
+                self._schedule.now, lambda: gateway.stop(self._random.choice(_STOP_SECONDS)), gateway.process
+            )
 
     def _delete_record(self) -> None:
         names = list(self._api.records)

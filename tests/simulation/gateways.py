@@ -28,6 +28,7 @@ from tests.simulation.locations import ModelLocations
 from tests.simulation.records import ModelLeases, ModelSessionRecords
 from tests.simulation.schedule import Action, Process
 from workspace.identifiers import ReplicaId, SessionUuid
+from workspace.records import SessionRecord
 
 
 @dataclass(slots=True)
@@ -299,6 +300,17 @@ class GatewayProcess:
         for task, each in list(self.server.calls.items()):
             if each is outcome:
                 self.loop.call_soon(task.cancel)
+
+    @property
+    def is_handing_over(self) -> bool:
+        """Whether the gateway stops, and hands over its statements."""
+        return self.gateway is not None and self.gateway._drain.is_handing_over
+
+    def has_interrupted(self, record: SessionRecord, operation_id: str) -> bool:
+        """Return whether the gateway interrupted the operation of a statement, but has not abandoned it."""
+        key = SessionKey(record.principal, record.client_session_id)
+        operation = None if self.gateway is None else self.gateway._operations.find(key, operation_id)
+        return operation is not None and operation._interrupted
 
     def sessions(self) -> dict[SessionKey, Session]:
         """Return the sessions that the gateway believes to serve."""

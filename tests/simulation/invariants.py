@@ -28,6 +28,9 @@ The modules promise more:
 7. A table whose creation a client saw exists until it is dropped or its session ends.
 8. No code raises an unexpected exception.
 9. The temporary view of a table reads the parts that the record names, once no statement runs.
+10. A statement takes effect at most once, even if several gateways receive it. At most one directory that it wrote
+    becomes a part of a table, unless it was undone.
+11. A gateway that stops does not undo a write that can continue.
 """
 
 import sys
@@ -45,7 +48,10 @@ from tests.simulation.storage import Storage
 from workspace.identifiers import ClientSessionId, Principal, RecordName, ReplicaId, SessionUuid, TableUuid, record_name
 from workspace.record_changes import find_answer
 from workspace.record_store import RecordError
-from workspace.records import Phase, SessionRecord, TableState
+from workspace.records import Phase, SessionRecord, TableState, TemporaryTable
+
+CanContinue = Callable[[str, str, str], bool]
+"""Returns whether a write in a client's session runs or has succeeded at the backend."""
 
 ViewsOf = Callable[[str, str], Mapping[str, tuple[str, ...]] | None]
 """Returns the paths that each temporary view of a client's session reads; None if the backend has no such session."""
@@ -130,6 +136,7 @@ class InvariantChecker:
         self._api: ApiServer
         self._storage: Storage
         self._views_of: ViewsOf = lambda principal, session: {}
+        self._writes_continue: CanContinue = lambda principal, session, operation: False
         self.on_mass_expiry: Callable[[str], object] = lambda token: None
         self.violation: Violation | None = None
         self.is_closed = False
@@ -137,12 +144,17 @@ class InvariantChecker:
         self._sessions: dict[SessionUuid, _SessionState] = {}
         self._end_requests: dict[RecordName, str] = {}
         self._acknowledged: dict[tuple[SessionUuid, str], None] = {}
+        self._operation_of: dict[TableUuid, str] = {}
+        self._part_of: dict[str, TableUuid] = {}
+        self._interrupted: set[str] = set()
+        self._answered: set[str] = set()
         self._running_drops: Counter[tuple[RecordName, str]] = Counter()
         self._last_drop_seconds: dict[tuple[RecordName, str], float] = {}
 
-    def attach(self, api: ApiServer, storage: Storage, views_of: "ViewsOf") -> None:
+    def attach(self, api: ApiServer, storage: Storage, views_of: ViewsOf, writes_continue: CanContinue) -> None:
         """Set the state that the checker reads."""
         self._api, self._storage, self._views_of = api, storage, views_of
+        self._writes_continue = writes_continue
 
     def report_violation(self, invariant: int, text: str) -> None:
         if self.violation is None and not self.is_closed:
@@ -175,6 +187,27 @@ class InvariantChecker:
             self._check_change(old, new)
         if new is not None:
             self._check_tables(new)
+
+    def on_interrupt(self, operation_id: str) -> None:
+        """Note that a client is about to interrupt a statement."""
+        self._interrupted.add(operation_id)
+
+    def on_change_while_stopping(self, gateway: GatewayProcess, before: SessionRecord, after: SessionRecord) -> None:
+        """Check a change of a record by a gateway that hands over its statements."""
+        is_ending = after.phase is Phase.ENDING or self._sessions[before.session_uuid].end_requested_by
+        if before.session_uuid != after.session_uuid or is_ending:
+            return
+        remaining = _unpublished(after).keys() | after.directories
+        for directory, operation_id in _unpublished(before).items():
+            is_undone = directory not in remaining and find_answer(after, operation_id) is None
+            if (
+                is_undone
+                and operation_id not in self._interrupted
+                and gateway.has_interrupted(before, operation_id)
+                and self._writes_continue(before.principal, before.client_session_id, directory)
+            ):
+                text = f"{gateway.process} undoes the write of {directory} in {before.session_uuid} although it stops"
+                self.report_violation(11, text)
 
     def on_fenced_action(self, gateway: GatewayProcess, action: str) -> None:
         """Report a gateway that decided to act although it knew that its lease was lost."""
@@ -342,8 +375,11 @@ class InvariantChecker:
     def _check_tables(self, record: SessionRecord) -> None:
         if record.phase is Phase.ENDING:
             return
+        self._operation_of.update(_unpublished(record))
+        self._answered.update(answer.operation_id for answer in record.answers)
         for table in record.tables:
             if table.state is TableState.READY:
+                self._check_parts(record, table)
                 for part in table.parts:
                     found = self._storage.table(record.session_uuid, part)
                     if found is None or not found.files:
@@ -351,6 +387,28 @@ class InvariantChecker:
                             1, f"table [{table.name}] of {record.session_uuid} is ready, but its part {part} is missing"
                         )
 
+    def _check_parts(self, record: SessionRecord, table: TemporaryTable) -> None:
+        """Check that the statement that wrote a part had no effect before, unless that was undone."""
+        for part in table.parts:
+            operation_id = self._operation_of.get(part)
+            if operation_id is None:
+                continue
+            other = self._part_of.get(operation_id, part)
+            self._part_of[operation_id] = part
+            if other != part and (operation_id in self._answered or other in record.directories):
+                text = f"the statement {operation_id} wrote two parts of [{table.name}] of {record.session_uuid}"
+                self.report_violation(10, text)
+
     def _find_record(self, known: _SessionState, session_uuid: SessionUuid) -> SessionRecord | None:
         found = self._api.records.get(known.name)
         return found.spec if found is not None and found.spec.session_uuid == session_uuid else None
+
+
+def _unpublished(record: SessionRecord) -> dict[TableUuid, str]:
+    """Return the operation ids of the writes that are not visible yet, by their directories."""
+    return {
+        write.directory: write.operation_id
+        for table in record.tables
+        for write in table.writes
+        if not write.is_published
+    }

@@ -35,6 +35,10 @@ class Observer:
     def on_record_change(self, before: StoredObject | None, after: StoredObject | None) -> None:
         if before is None and after is not None:
             self._check_fencing(f"create the session {after.spec.session_uuid}")
+        process = self._schedule.process
+        gateway = None if process is None else self._gateway_of(process)
+        if gateway is not None and gateway.is_handing_over and before is not None and after is not None:
+            self._checker.on_change_while_stopping(gateway, before.spec, after.spec)
         self._checker.on_record_change(before, after)
         if self._trace is not None:
             self.trace(f"{self._schedule.process}: record {_format_object(before)} -> {_format_object(after)}")

@@ -60,7 +60,7 @@ class Parameters:
             clients=random.choice((1, 2, 3)),
             grace_seconds=random.choice((2.0, 6.0, 12.0)),
             idle_seconds=random.choice((8.0, 30.0)),
-            longest_job_seconds=random.choice((1.0, 8.0)),
+            longest_job_seconds=random.choice((1.0, 8.0, 16.0)),
             stores_records_as_files=random.random() < 0.3,
             runs_operator=random.random() < 0.6,
             mass_expiry_minimum=random.choice((3, 100)),

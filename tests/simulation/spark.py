@@ -107,6 +107,12 @@ class SparkServer:
         session = self._sessions.get((user_id, session_id))
         return None if session is None else session.views
 
+    def writes_continue(self, user_id: str, session_id: str, operation_id: str) -> bool:
+        """Return whether an operation of a session runs or has succeeded."""
+        session = self._sessions.get((user_id, session_id))
+        operation = None if session is None else session.operations.get(operation_id)
+        return operation is not None and operation.should_write and not isinstance(operation.answer, Exception)
+
     def serve(self, method: str, data: bytes, reply: Reply) -> None:
         """Handle a request of a gateway."""
         request = _REQUESTS[method].FromString(data)

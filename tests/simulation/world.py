@@ -95,7 +95,7 @@ class World:
         self._network = Network(schedule, observer.on_fault, lambda: self._restartable, self._crash)
         self._spark = SparkServer("sc://spark:15002", schedule, self._storage, observer.count)
         self._environment = Environment(schedule, self._api, checker, observer, lambda: self._gateways)
-        checker.attach(self._api, self._storage, self._spark.views_of)
+        checker.attach(self._api, self._storage, self._spark.views_of, self._spark.writes_continue)
         workspace = Workspace("dfs.tmp", root, is_writable=True)
         self._config = GatewayConfig(
             listen="127.0.0.1:15002",

@@ -9,6 +9,8 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.connect.session import SparkSession
 
+from tests.cluster.ports import free_port
+
 TIMES = ("--lease-duration", "1s", "--grace-period", "1s")
 
 
@@ -163,7 +165,8 @@ def test_reaper_removes_locations_in_former_root_of_dead_gateway(
     gateway.signal(signal.SIGKILL)
     gateway.process.wait()
     spark.client.close()
-    start_lodge("--config", str(config), *TIMES, backend=spark_server, reaper="--reaper", workspaces=False)
+    other = f"sc://127.0.0.1:{free_port()}"  # a gateway with the same backend would adopt the session
+    start_lodge("--config", str(config), *TIMES, backend=other, reaper="--reaper", workspaces=False)
     wait_until(lambda: not locations(old) and not locations(new), "both locations are removed")
 
 

@@ -17,9 +17,7 @@ import reaper.removals
 import reaper.snapshot_reader
 import workspace.record_changes
 import workspace.session_end
-from gateway.drain import Drain
 from gateway.sessions import lease_thread, record_updates
-from gateway.sessions.adopter import Adopter
 from gateway.sessions.pending_updates import PendingUpdates
 from gateway.sessions.record_updates import RecordUpdates
 from gateway.sessions.registry import Sessions
@@ -226,19 +224,6 @@ def _begin_again() -> AbstractContextManager[None]:
     return _patch((execution, "begin_once", lambda change, begin: begin))
 
 
-def _skip_loss_confirmation() -> AbstractContextManager[None]:
-    async def confirm(self: Adopter) -> None:
-        """Do nothing: replicas count as lost that were lost before the sessions were listed."""
-
-    return _patch((Adopter, "_confirm_losses", confirm))
-
-
-def _undo_at_stop() -> AbstractContextManager[None]:
-    return _patch(
-        (Drain, "handing_over", lambda self, end: nullcontext()), (Drain, "hands_over", lambda self, error: False)
-    )
-
-
 MUTATIONS: Sequence[Mutation] = (
     Mutation("a lease expires as soon as it stops changing", _expire_leases_at_once, frozenset({1})),
     Mutation("a location moves to the trash before its record is marked", _move_to_trash_before_mark, frozenset({1})),
@@ -277,7 +262,5 @@ MUTATIONS: Sequence[Mutation] = (
         frozenset({2, 3}),
     ),
     Mutation("a statement begins although it has begun before", _begin_again, frozenset({10})),
-    Mutation("a session is adopted although its gateway has returned", _skip_loss_confirmation, frozenset({1})),
-    Mutation("a gateway that stops undoes its statements", _undo_at_stop, frozenset({11})),
     Mutation("the trash is not emptied", lambda: _patch((Removals, "purge", lambda self, entry: True)), frozenset({2})),
 )

@@ -197,7 +197,7 @@ def test_reaper_finds_a_new_root_by_itself(
     serving.write(serving.second)
     serving.reload("configuration_reloaded")
     locations = FileSessionLocations(serving.second, serving.first)
-    record = a_record(backend="sc://127.0.0.1:1")
+    record = a_record(backend="sc://127.0.0.1:2")  # no gateway adopts it
     FileSessionRecords(serving.first).create(record)
     kept = locations.create(record.session_uuid)
     orphan = locations.create(SessionUuid(str(uuid.uuid4())))
@@ -219,7 +219,7 @@ def test_restart_with_only_the_new_root_cleans_up_both_roots(serving: Serving, e
     eventually(lambda: serving.lines("reaper_started"), "the reaper works")
     serving.write(serving.second)
     serving.reload("configuration_reloaded")
-    record = a_record(backend="sc://127.0.0.1:1")
+    record = a_record(backend="sc://127.0.0.1:2")  # no gateway adopts it
     serving.process.kill()
     serving.process.wait(30)
     time.sleep(0.5)  # the kernel kills the reaper too

@@ -298,7 +298,7 @@ class Reaper:
             if stored.record.session_uuid not in held:
                 yield _session_key(stored), partial(self._end, stored, "holders_lost")
         forget, undo = dict(decisions.forget), dict(decisions.undo)
-        for stored in forget.keys() | undo.keys():
+        for stored in forget | undo:
             nobody = frozenset[ReplicaId]()
             change = partial(removals.change, stored, forget.get(stored, nobody), undo.get(stored, nobody))
             yield _session_key(stored), change

@@ -340,11 +340,6 @@ class Operations:
             await operation.interrupt()
             self._forget(operation)
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether an operation is running."""
-        return any(not operation.is_finished for operation in self._by_key.values())
-
     async def wait(self, timeout_seconds: float) -> None:
         """Wait until all operations have ended, or the timeout has passed."""
         with suppress(TimeoutError):

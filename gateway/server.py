@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -30,7 +30,7 @@ from gateway.statement_audit import StatementAudit
 from gateway.storage import Storage
 from gateway.tables.own_statements import OwnStatements
 from workspace.identifiers import ReplicaId
-from workspace.leases import STOPPED, Leases, RenewalMark
+from workspace.leases import Leases
 from workspace.locations import SessionLocations
 from workspace.record_store import SessionRecords
 from workspace.workspaces import Workspaces
@@ -303,31 +303,9 @@ class Gateway:
 
     async def _hand_over(self, stopping: "asyncio.Task[None]", end_seconds: float) -> None:
         """Hand over the running statements to other replicas, or let them finish first if there are none."""
-        if (self._operations.is_busy or not stopping.done()) and not await self._has_peers(stopping, end_seconds):
+        if self._sessions.peers.living == {self._replica}:
             await self._finish(stopping, end_seconds)
         self._drain.hand_over()
-
-    async def _has_peers(self, stopping: "asyncio.Task[None]", end_seconds: float) -> bool:
-        """Return whether another replica renews its lease. If this takes too long, there is none."""
-        period_seconds = self._config.lease_duration_seconds / 3
-        before: Mapping[ReplicaId, RenewalMark] | None = None
-        end_seconds = min(end_seconds, time.monotonic() + 2 * period_seconds)
-        while time.monotonic() < end_seconds:
-            try:
-                leases = await self._storage.run_lease(self._storage.leases.list)
-            except GatewayError as error:
-                log.warning("peers_not_listed", reason=str(error))
-                return True  # they can take over as soon as the storage responds
-            others = {each: mark for each, mark in leases.items() if each != self._replica and mark != STOPPED}
-            if before is not None and any(before.get(replica, mark) != mark for replica, mark in others.items()):
-                return True
-            if not others:
-                return False
-            before = others if before is None else before
-            done, _ = await asyncio.wait([stopping], timeout=period_seconds / 4)
-            if done and not self._operations.is_busy:
-                return False  # nothing is left to hand over
-        return False
 
     async def _set_health(self, status: int) -> None:
         for name in ("", SERVICE.strip("/")):

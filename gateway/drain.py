@@ -5,6 +5,10 @@ A stop must not lose more than a kill. A killed gateway loses nothing that is re
 Therefore, a stopping gateway does not interrupt what can continue elsewhere. It ends the streams with an error after
 which every client reattaches.
 
+gRPC ends calls with ``CANCELLED`` that arrive while the server begins to close its connections. Clients do not repeat
+such calls. Therefore, the gateway refuses new calls for a short time before: clients that are active wait while the
+connections close, and then connect to another gateway.
+
 Guarantees:
 
 1. After :meth:`Drain.hand_over`, each stream of results that the client can reattach to ends with
@@ -31,7 +35,11 @@ import grpc
 
 from gateway.errors import GatewayError
 
-_RETRY_SECONDS = 0.1
+REFUSAL_SECONDS = 0.5
+"""How long a stopping gateway refuses new calls before its connections close."""
+
+_RETRY_SECONDS = 2 * REFUSAL_SECONDS
+"""The delay after which a client repeats its call. Longer than the refusal, so that the connections have closed."""
 
 
 class GatewayStoppingError(GatewayError):
@@ -50,13 +58,29 @@ class Drain:
     """What a stopping gateway hands over.
 
     Attributes:
+        is_refusing: Whether new calls are refused.
         is_handing_over: Whether :meth:`hand_over` was called.
     """
 
     def __init__(self) -> None:
+        self.is_refusing = False
         self.is_handing_over = self._has_given_up = self._has_ended = False
         self._open: dict[object, Callable[[], object]] = {}
         self._unfinished: dict[object, Callable[[], object]] = {}
+
+    async def refuse_calls(self) -> None:
+        """Refuse new calls, and wait until the clients that repeat their calls are waiting."""
+        self.is_refusing = True
+        await asyncio.sleep(REFUSAL_SECONDS)
+
+    def require_open(self) -> None:
+        """Refuse a new call.
+
+        Raises:
+            GatewayStoppingError: If the gateway is about to close its connections.
+        """
+        if self.is_refusing:
+            raise GatewayStoppingError
 
     def require_not_stopping(self) -> None:
         """Refuse to begin what this gateway would not finish.

@@ -260,6 +260,8 @@ class Gateway:
         self._is_serving = False
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         log.info("gateway_draining", seconds=drain_seconds, sessions=self._sessions.count)
+        if not self._config.backends_end_with_gateway:
+            await self._drain.refuse_calls()
         stopping = asyncio.create_task(self._server.stop(drain_seconds))  # clients send new calls elsewhere from now on
         if not self._config.backends_end_with_gateway:
             finish_seconds = begun_seconds + drain_seconds - _HANDOVER_SECONDS

@@ -159,6 +159,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         async def handle(_: object, context: Context) -> Any:
             progress = _Progress()
             try:
+                self._drain.require_open()
                 progress.identity = identity = await self._identify(context)
                 principal = None if identity is None else identity.principal
                 async with self._admission.admit(context, name, principal) as admitted:

@@ -5,9 +5,7 @@ before starts again. In all that time, clients run statements and uploads, and c
 
 Guarantees of a run:
 
-1. Each statement takes effect, and takes effect once. No client sees an error, with one exception: gRPC cancels a
-   request that arrives in the same moment as the stop, before the gateway reads it. Clients send such a request again,
-   and the run counts it.
+1. Each statement takes effect, and takes effect once. No client sees an error.
 2. A gateway that stops ends in time and reports success.
 3. After the clients have left, nothing remains.
 """
@@ -18,15 +16,14 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from random import Random
-from typing import Self, TypeVar
+from typing import Self
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql.connect.session import SparkSession
 
 from tests.chaos.clients import rows
@@ -48,8 +45,6 @@ _UPLOAD_ROWS = 20_000
 _HUNG_SECONDS = 120.0
 _EMPTY_SECONDS = 60.0
 
-_Result = TypeVar("_Result")
-
 
 class StopsError(Exception):
     """A run found a violation."""
@@ -64,14 +59,12 @@ class CheckingClient:
 
     Attributes:
         pauses: How long the client waited for each request, in seconds, without the time that the query sleeps.
-        cancelled: The number of requests that gRPC cancelled.
         problem: The violation that the client found; None if there is none.
     """
 
     def __init__(self, session: SparkSession, name: str) -> None:
         self.name = name
         self.pauses: list[float] = []
-        self.cancelled = 0
         self.problem: str | None = None
         self._session = session
         self._random = Random(name)  # noqa: S311 - must be repeatable, not secret
@@ -131,23 +124,13 @@ class CheckingClient:
         ids = self._new_ids(_UPLOAD_ROWS)
         self._expected = list(ids)
         with self._waiting("an upload"):
-            self._repeat_cancelled(lambda: self._upload(ids))
+            self._upload(ids)
         written = self._ask(f"create temporary table {self._table} as select * from uploaded")
         self._check_written(written, len(ids))
 
     def _upload(self, ids: range) -> None:
         rows = pa.table({"id": pa.array(ids), "slept": pa.nulls(len(ids), pa.string())})
         self._session.createDataFrame(rows).createOrReplaceTempView("uploaded")
-
-    def _repeat_cancelled(self, request: Callable[[], _Result]) -> _Result:
-        """Send a request again if gRPC cancelled it. If it had run, the next check would find its rows twice."""
-        try:
-            return request()
-        except SparkConnectGrpcException as error:
-            if "StatusCode.CANCELLED" not in str(error):
-                raise
-            self.cancelled += 1
-            return request()
 
     def _change(self) -> None:
         ids = self._new_ids()
@@ -184,7 +167,7 @@ class CheckingClient:
     def _ask(self, text: str, sleep_seconds: float = 0.0) -> Sequence[object]:
         self._stop.wait(self._random.uniform(0, _LONGEST_THINK_SECONDS))
         with self._waiting(text, sleep_seconds):
-            return self._repeat_cancelled(lambda: self._session.sql(text).collect())
+            return self._session.sql(text).collect()
 
     @contextmanager
     def _waiting(self, what: str, sleep_seconds: float = 0.0) -> Iterator[None]:
@@ -271,10 +254,8 @@ class Stops:
         pauses = [pause for client in self._clients for pause in client.pauses]
         if not pauses or not self._stop_seconds:
             return "nothing happened"
-        cancelled = sum(client.cancelled for client in self._clients)
         return (
-            f"{self._cycles} stops, {len(self._clients)} clients, {len(pauses)} requests; none lost or done twice, "
-            f"{cancelled} cancelled by gRPC; "
+            f"{self._cycles} stops, {len(self._clients)} clients, {len(pauses)} requests; none lost or done twice; "
             f"longest pause of a client {max(pauses):.1f} s, median {statistics.median(pauses):.2f} s; "
             f"longest stop {max(self._stop_seconds):.1f} s, median {statistics.median(self._stop_seconds):.1f} s"
         )

@@ -136,6 +136,17 @@ class Request(NamedTuple):
             data = data[: self.plan_tag_start] + data[self.plan_span[1] :]
         return _decode(base_pb2.ExecutePlanRequest, data)
 
+    def continues_session(self) -> bool:
+        """Return whether the client has received a response in this session before.
+
+        Raises:
+            GatewayError: If the bytes are not a request of this method.
+        """
+        if self.method == "ExecutePlan":
+            return bool(self.decode_without_plan().client_observed_server_side_session_id)
+        kind = _MESSAGE_OF_METHOD.get(self.method)
+        return kind is not None and bool(self.decode(kind).client_observed_server_side_session_id)
+
     def following(self, data: bytes) -> bytes:
         """Return the bytes for the backend of a later message in the stream that this request starts.
 
@@ -415,13 +426,12 @@ def _text(data: bytes) -> str:
         raise invalid_request("a string is not valid UTF-8") from None
 
 
-_REFER_TO_OPERATION = frozenset({base_pb2.ReattachExecuteRequest.DESCRIPTOR, base_pb2.ReleaseExecuteRequest.DESCRIPTOR})
-_SHAPES: Mapping[str, _Shape] = MappingProxyType(
-    {
-        method.name: _shape(method.input_type)
-        for method in base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods
-    }
+_METHODS = base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods
+_MESSAGE_OF_METHOD: Mapping[str, type[Any]] = MappingProxyType(
+    {method.name: getattr(base_pb2, method.input_type.name) for method in _METHODS}
 )
+_REFER_TO_OPERATION = frozenset({base_pb2.ReattachExecuteRequest.DESCRIPTOR, base_pb2.ReleaseExecuteRequest.DESCRIPTOR})
+_SHAPES: Mapping[str, _Shape] = MappingProxyType({method.name: _shape(method.input_type) for method in _METHODS})
 _UNKNOWN_METHOD = _Shape(
     wire_types={_SESSION_ID: LENGTH, _USER_CONTEXT: LENGTH},
     singular=frozenset({_SESSION_ID, _USER_CONTEXT}),

@@ -38,7 +38,14 @@ from gateway.backends import SERVICE, Backend
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.drain import Drain
 from gateway.error_status import Metadata, Status, error_status, session_gone_condition
-from gateway.errors import BackendError, GatewayError, backend_failed, internal_error, invalid_request
+from gateway.errors import (
+    BackendError,
+    GatewayError,
+    backend_failed,
+    internal_error,
+    invalid_request,
+    session_closed,
+)
 from gateway.forwarding import (
     Context,
     RequestStream,
@@ -168,7 +175,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                     progress.caller = _caller(identity, context, request)
                     Audit.set_caller(progress.caller)
                     await admitted.claim(request.key.principal)
-                    session = self._sessions.find(request.key) or await self._session(request.key, name)
+                    session = self._sessions.find(request.key) or await self._session(request)
                     backend = self._sessions.route(request.key) if session is None else session.backend
                     progress.backend = backend
                     call = _Call(request, admitted, session, backend, progress)
@@ -209,10 +216,20 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         progress.key = request.key
         return request
 
-    async def _session(self, key: SessionKey, name: str) -> Session | None:
-        if name in _STARTS_NO_SESSION:
-            return await self._sessions.open_existing(key)
-        return await self._sessions.open(key)
+    async def _session(self, request: Request) -> Session | None:
+        """Open the session of a request.
+
+        Raises:
+            GatewayError: If the session has ended, or cannot be opened.
+        """
+        if request.method in _STARTS_NO_SESSION:
+            return await self._sessions.open_existing(request.key)
+        if not request.continues_session():
+            return await self._sessions.open(request.key)
+        session = await self._sessions.open_existing(request.key)
+        if session is None:
+            raise session_closed(request.key.client_session_id)
+        return session
 
     async def _fail(self, error: GatewayError | aio.AioRpcError, context: Context, call: "_Progress") -> None:
         """End the client's call with the status of an error."""

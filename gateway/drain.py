@@ -5,9 +5,9 @@ A stop must not lose more than a kill. A killed gateway loses nothing that is re
 Therefore, a stopping gateway does not interrupt what can continue elsewhere. It ends the streams with an error after
 which every client reattaches.
 
-gRPC ends calls with ``CANCELLED`` that arrive while the server begins to close its connections. Clients do not repeat
-such calls. Therefore, the gateway refuses new calls for a short time before: clients that are active wait while the
-connections close, and then connect to another gateway.
+A gRPC server that stops ends a call with ``CANCELLED`` if the call arrives before the client knows of the stop. Clients
+do not repeat such a call. Therefore, the gateway first refuses new calls and closes the connections without open calls.
+Clients repeat a call that was refused, or whose connection was closed.
 
 Guarantees:
 
@@ -35,11 +35,8 @@ import grpc
 
 from gateway.errors import GatewayError
 
-REFUSAL_SECONDS = 0.5
-"""How long a stopping gateway refuses new calls before its connections close."""
-
-_RETRY_SECONDS = 2 * REFUSAL_SECONDS
-"""The delay after which a client repeats its call. Longer than the refusal, so that the connections have closed."""
+_RETRY_SECONDS = 0.3
+"""The delay after which a client repeats its call. In this time, the gateway closes its connection."""
 
 
 class GatewayStoppingError(GatewayError):
@@ -68,16 +65,15 @@ class Drain:
         self._open: dict[object, Callable[[], object]] = {}
         self._unfinished: dict[object, Callable[[], object]] = {}
 
-    async def refuse_calls(self) -> None:
-        """Refuse new calls, and wait until the clients that repeat their calls are waiting."""
+    def refuse_calls(self) -> None:
+        """Refuse new calls from now on."""
         self.is_refusing = True
-        await asyncio.sleep(REFUSAL_SECONDS)
 
     def require_open(self) -> None:
         """Refuse a new call.
 
         Raises:
-            GatewayStoppingError: If the gateway is about to close its connections.
+            GatewayStoppingError: If new calls are refused.
         """
         if self.is_refusing:
             raise GatewayStoppingError

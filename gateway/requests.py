@@ -145,7 +145,7 @@ class Request(NamedTuple):
         if self.method == "ExecutePlan":
             return bool(self.decode_without_plan().client_observed_server_side_session_id)
         kind = _MESSAGE_OF_METHOD.get(self.method)
-        return kind is not None and bool(self.decode(kind).client_observed_server_side_session_id)
+        return kind is not None and bool(getattr(self.decode(kind), _OBSERVED_ID))
 
     def following(self, data: bytes) -> bytes:
         """Return the bytes for the backend of a later message in the stream that this request starts.
@@ -426,10 +426,16 @@ def _text(data: bytes) -> str:
         raise invalid_request("a string is not valid UTF-8") from None
 
 
+_OBSERVED_ID = "client_observed_server_side_session_id"
 _METHODS = base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods
 _MESSAGE_OF_METHOD: Mapping[str, type[Any]] = MappingProxyType(
-    {method.name: getattr(base_pb2, method.input_type.name) for method in _METHODS}
+    {
+        method.name: getattr(base_pb2, method.input_type.name)
+        for method in _METHODS
+        if _OBSERVED_ID in method.input_type.fields_by_name
+    }
 )
+"""The messages of methods whose requests tell which session the client has observed, by method."""
 _REFER_TO_OPERATION = frozenset({base_pb2.ReattachExecuteRequest.DESCRIPTOR, base_pb2.ReleaseExecuteRequest.DESCRIPTOR})
 _SHAPES: Mapping[str, _Shape] = MappingProxyType({method.name: _shape(method.input_type) for method in _METHODS})
 _UNKNOWN_METHOD = _Shape(

@@ -4,11 +4,13 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from gateway.admission.admission import Admission
+from gateway.admission.connections import IdleConnections
 from gateway.audit import Audit
 from gateway.authentication.authenticator import Authenticator
 from gateway.authentication.method import Method
@@ -36,6 +38,8 @@ from workspace.record_store import SessionRecords
 from workspace.workspaces import Workspaces
 
 _ADOPTION_SECONDS = 2.0  # for the first adoptions of a replica that lists the leases last
+_CLOSE_SECONDS = 2.0  # for short calls that run when the gateway begins to stop
+_CLOSE_PAUSE_SECONDS = 0.1
 _CREDENTIALS_SECONDS = 2.0
 _HANDOVER_SECONDS = 5.0  # the last part of the drain, in which writes are handed over and the rest is undone
 
@@ -158,7 +162,7 @@ class Gateway:
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         await self._authenticator.start()
-        addresses = await self._listener.start()
+        self._addresses = addresses = await self._listener.start()
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
         self._sessions.start_renewing()
         self._is_serving = True
@@ -249,9 +253,9 @@ class Gateway:
     async def stop(self, drain_seconds: float) -> None:
         """Stop the replica.
 
-        If the backends stop too, running requests finish, and the sessions end. Otherwise, another replica continues
-        the running statements (see :mod:`gateway.drain`) and adopts the sessions. If there is no other replica, running
-        statements can finish here first.
+        If the backends stop too, running requests finish, and the sessions end. Otherwise, clients connect to another
+        replica, which continues the running statements (see :mod:`gateway.drain`) and adopts the sessions. If there is
+        no other replica, running statements can finish here first.
 
         Args:
             drain_seconds: How long running requests and statements can continue. What is left is ended.
@@ -260,16 +264,23 @@ class Gateway:
         self._is_serving = False
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         log.info("gateway_draining", seconds=drain_seconds, sessions=self._sessions.count)
-        if not self._config.backends_end_with_gateway:
-            await self._drain.refuse_calls()
-        stopping = asyncio.create_task(self._server.stop(drain_seconds))  # clients send new calls elsewhere from now on
-        if not self._config.backends_end_with_gateway:
-            finish_seconds = begun_seconds + drain_seconds - _HANDOVER_SECONDS
-            await self._hand_over(stopping, finish_seconds)
+        hands_over, has_peers = not self._config.backends_end_with_gateway, False
+        finish_seconds = begun_seconds + drain_seconds - _HANDOVER_SECONDS
+        if hands_over:
+            self._drain.refuse_calls()
+            has_peers = await self._has_peers()
+            if has_peers:
+                self._drain.hand_over()
+            await self._close_idle_connections(min(begun_seconds + _CLOSE_SECONDS, finish_seconds))
+        stopping = asyncio.create_task(self._server.stop(drain_seconds))
+        if hands_over:
+            if not has_peers:
+                await self._finish(stopping, finish_seconds)
+                self._drain.hand_over()
             await self._finish(stopping, finish_seconds)
             self._drain.give_up()
         await self._finish(stopping, begun_seconds + max(drain_seconds, _HANDOVER_SECONDS))
-        if not self._config.backends_end_with_gateway:
+        if hands_over:
             self._drain.end()
         await stopping
         await self._authenticator.stop()
@@ -303,11 +314,25 @@ class Gateway:
         await asyncio.wait([stopping], timeout=max(end_seconds - time.monotonic(), 0))
         await self._operations.wait(end_seconds - time.monotonic())
 
-    async def _hand_over(self, stopping: "asyncio.Task[None]", end_seconds: float) -> None:
-        """Hand over the running statements to other replicas, or let them finish first if there are none."""
-        if self._sessions.peers.living == {self._replica}:
-            await self._finish(stopping, end_seconds)
-        self._drain.hand_over()
+    async def _has_peers(self) -> bool:
+        """Return whether another replica is running, as far as this replica knows."""
+        peers = self._sessions.peers
+        with suppress(GatewayError, TimeoutError):  # the last list is good enough
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await peers.observe()
+        return peers.living != {self._replica}
+
+    async def _close_idle_connections(self, end_seconds: float) -> None:
+        """Close the connections of clients, each as soon as it has no open call.
+
+        The connections that are busy at the given monotonic time stay open.
+        """
+        connections = IdleConnections(self._addresses.ports)
+        while time.monotonic() < end_seconds:
+            busy = self._admission.busy_peers
+            if not await asyncio.to_thread(connections.close, busy) and not busy:
+                return
+            await asyncio.sleep(_CLOSE_PAUSE_SECONDS)
 
     async def _set_health(self, status: int) -> None:
         for name in ("", SERVICE.strip("/")):

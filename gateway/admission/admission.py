@@ -19,7 +19,7 @@ Not guaranteed: replicas do not know about each other. A principal that uses sev
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Set
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
@@ -78,6 +78,12 @@ class Admission:
         self._logins: Counter[str] = Counter()
         self._doubtful_logins = 0
         self._doubtful_login_slots = asyncio.Semaphore(_MAX_RUNNING_DOUBTFUL_LOGINS)
+        self._open_calls: set[Context] = set()
+
+    @property
+    def busy_peers(self) -> Set[str]:
+        """The network addresses of clients with open calls, as gRPC reports them."""
+        return {context.peer() for context in self._open_calls}
 
     def admit(self, context: Context, method: str, principal: Principal | None) -> "AdmittedCall":
         """Admit a call for the duration of an ``async with`` block, which yields an :class:`AdmittedCall`.
@@ -145,11 +151,13 @@ class Admission:
         finally:
             self._doubtful_logins -= 1
 
-    async def _open_call(self) -> None:
+    async def _open_call(self, context: Context) -> None:
         total = self.accounts.total
         if total.requests >= self._limits.max_requests_in_flight:
             await self._refuse(LimitKind.REQUESTS)
         total.requests += 1
+        self._open_calls.add(context)
+        context.add_done_callback(self._open_calls.discard)
 
     async def _open_principal_call(self, principal: Principal) -> Account:
         account = self.accounts.find_or_add(principal)
@@ -261,7 +269,7 @@ class AdmittedCall:
 
     async def __aenter__(self) -> "AdmittedCall":
         try:
-            await self._admission._open_call()
+            await self._admission._open_call(self._context)
         except GatewayError as error:
             self._admission._count_call(self._method, _code(error))
             raise

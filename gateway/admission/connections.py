@@ -1,4 +1,4 @@
-"""Closes the connection of a client.
+"""Closes connections of clients.
 
 gRPC cannot end a single stream whose client does not read: the status waits behind the message that the client does not
 read. It does not offer to close a connection either. Therefore, this module shuts down the socket of the connection,
@@ -8,11 +8,15 @@ which is a file of this process.
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from contextlib import suppress
 from ipaddress import AddressValueError, IPv6Address, IPv6Network
 from urllib.parse import unquote
 
 _OPEN_FILES = "/dev/fd"
+
+_Address = tuple[str, int]
+"""A host and a port."""
 
 
 def close_connection(peer: str) -> bool:
@@ -31,14 +35,48 @@ def close_connection(peer: str) -> bool:
         return False
     for connection in _sockets():
         with connection:
-            try:
-                name = connection.getpeername()
-            except OSError:  # it is not connected
-                continue
-            if isinstance(name, tuple) and (_canonical(name[0]), name[1]) == address:
+            if _remote_address(connection) == address:
                 connection.shutdown(socket.SHUT_RDWR)
                 return True
     return False
+
+
+class IdleConnections:
+    """Closes the connections of clients that have no open call.
+
+    A connection is closed if two passes find it idle, so that the status of its last call reaches the client. A call
+    that the client sends at the same moment fails with ``UNAVAILABLE``.
+
+    Args:
+        ports: The ports on which the gateway listens.
+    """
+
+    def __init__(self, ports: Set[int]) -> None:
+        self._ports = ports
+        self._idle: Set[_Address] = frozenset()
+
+    def close(self, busy_peers: Set[str]) -> int:
+        """Make a pass. The method blocks.
+
+        Args:
+            busy_peers: The network addresses of clients with open calls, as gRPC reports them.
+
+        Returns:
+            The number of idle connections that are still open.
+        """
+        busy = {_address(peer) for peer in busy_peers}
+        idle = set[_Address]()
+        for connection in _sockets():
+            with connection, suppress(OSError):  # the client has closed it
+                address = _remote_address(connection)
+                if address is None or address in busy or connection.getsockname()[1] not in self._ports:
+                    continue
+                if address in self._idle:
+                    connection.shutdown(socket.SHUT_RDWR)
+                else:
+                    idle.add(address)
+        self._idle = idle
+        return len(idle)
 
 
 def host_of(peer: str) -> str:
@@ -58,7 +96,16 @@ def host_of(peer: str) -> str:
     return peer.rpartition(":")[0] or peer
 
 
-def _address(peer: str) -> tuple[str, int] | None:
+def _remote_address(connection: socket.socket) -> _Address | None:
+    """Return the address of the other end. None if the socket is not connected, or is no network socket."""
+    try:
+        name = connection.getpeername()
+    except OSError:
+        return None
+    return (_canonical(name[0]), name[1]) if isinstance(name, tuple) else None
+
+
+def _address(peer: str) -> _Address | None:
     kind, _, rest = peer.partition(":")
     host, _, port = unquote(rest).rpartition(":")
     if kind not in {"ipv4", "ipv6"} or not port.isdigit():

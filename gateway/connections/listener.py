@@ -14,7 +14,7 @@ Guarantees:
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import grpc
@@ -142,6 +142,11 @@ class Addresses:
     def certificate_url(self) -> str | None:
         """The address for clients with certificates as clients write it."""
         return None if self.certificate is None else self._url(self.certificate)
+
+    @property
+    def ports(self) -> Set[int]:
+        """The ports of all addresses."""
+        return {int(address.rpartition(":")[2]) for address in (self.main, self.certificate) if address is not None}
 
     def _url(self, address: str) -> str:
         return f"sc://{address}/;use_ssl=true" if self.uses_tls else f"sc://{address}"

@@ -195,6 +195,14 @@ def test_invalid_bytes_are_refused(data):
         read_request(data)
 
 
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "ReleaseSession"])
+def test_client_continues_a_session_whose_id_it_has_observed(method):
+    message = METHODS[method](session_id=SESSION)
+    assert not read_request(message.SerializeToString(), method).continues_session()
+    message.client_observed_server_side_session_id = SESSION
+    assert read_request(message.SerializeToString(), method).continues_session()
+
+
 @pytest.mark.parametrize("identity", [None, ANN])
 def test_long_ids_are_refused(identity):
     request = base_pb2.ReattachExecuteRequest(session_id=SESSION, operation_id="x" * 65)

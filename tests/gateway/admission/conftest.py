@@ -9,7 +9,7 @@ import pytest
 from gateway.admission.limits import AdmissionLimits, LimitKind, LimitReports
 
 
-@dataclass
+@dataclass(eq=False)
 class FakeContext:
     """A call of a client, in place of ``grpc.aio.ServicerContext``.
 
@@ -18,12 +18,14 @@ class FakeContext:
         reads: Set while the client reads. Without it, writes wait.
         written: The responses that the client has read.
         address: The network address of the client.
+        callbacks: The functions to call when the call has ended.
     """
 
     messages: "list[bytes | asyncio.Future[bytes]]" = field(default_factory=list)
     reads: asyncio.Event = field(default_factory=asyncio.Event)
     written: list[bytes] = field(default_factory=list)
     address: str = "ipv4:192.0.2.1:50000"
+    callbacks: "list[Callable[[FakeContext], object]]" = field(default_factory=list)
 
     async def read(self) -> bytes:
         message = self.messages.pop(0)
@@ -35,6 +37,13 @@ class FakeContext:
 
     def peer(self) -> str:
         return self.address
+
+    def add_done_callback(self, callback: "Callable[[FakeContext], object]") -> None:
+        self.callbacks.append(callback)
+
+    def end(self) -> None:
+        for callback in self.callbacks:
+            callback(self)
 
 
 @pytest.fixture

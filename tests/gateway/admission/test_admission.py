@@ -70,6 +70,15 @@ async def test_ended_calls_leave_nothing(admit: Make) -> None:
     assert len(admission.accounts) == 0
 
 
+async def test_client_is_busy_until_its_call_has_ended(admit: Make) -> None:
+    admission, context = admit(), FakeContext()
+    async with admission.admit(context, "Config", ADA):
+        assert admission.busy_peers == {context.address}
+    assert admission.busy_peers == {context.address}, "the status of the call has not been sent"
+    context.end()
+    assert admission.busy_peers == set()
+
+
 async def test_call_over_the_rate_waits_for_the_next_second(admit: Make, reached: list[LimitKind]) -> None:
     admission = admit(principal_requests_per_second=5)
     begun = asyncio.get_running_loop().time()

@@ -1,10 +1,12 @@
-"""Closing the connection of a client."""
+"""Closing connections of clients."""
 
 import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
-from gateway.admission.connections import close_connection, host_of
+from gateway.admission.connections import IdleConnections, close_connection, host_of
 
 
 @pytest.mark.parametrize(
@@ -30,6 +32,55 @@ def test_only_the_connection_of_the_client_is_closed(
                 other.recv(1)
             for each in accepted:
                 each.close()
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def connect_to_new_server(stack: ExitStack, clients: int) -> tuple[int, list[socket.socket]]:
+    """Return the port of a server, and connections to it that the server has accepted."""
+    server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    port = server.getsockname()[1]
+    connections = []
+    for _ in range(clients):
+        connections.append(stack.enter_context(socket.create_connection(("127.0.0.1", port))))
+        stack.enter_context(server.accept()[0])
+    return port, connections
+
+
+def is_closed(connection: socket.socket) -> bool:
+    connection.settimeout(0.1)
+    try:
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+
+
+def test_connections_without_calls_are_closed_at_the_second_pass(stack: ExitStack) -> None:
+    port, (idle, busy) = connect_to_new_server(stack, 2)
+    other_port, (other,) = connect_to_new_server(stack, 1)
+    busy_peers = {f"ipv4:127.0.0.1:{busy.getsockname()[1]}"}
+    connections = IdleConnections({port})
+    assert connections.close(busy_peers) == 1
+    assert not is_closed(idle)
+    assert connections.close(busy_peers) == 0
+    assert is_closed(idle)
+    assert not is_closed(busy)
+    assert not is_closed(other)
+    assert other_port != port
+
+
+def test_connection_that_was_busy_at_the_last_pass_stays_open_for_one_pass(stack: ExitStack) -> None:
+    port, (client,) = connect_to_new_server(stack, 1)
+    connections = IdleConnections({port})
+    peer = f"ipv4:127.0.0.1:{client.getsockname()[1]}"
+    assert [connections.close(busy) for busy in (set(), {peer}, set())] == [1, 0, 1]
+    assert not is_closed(client)
+    connections.close(set())
+    assert is_closed(client)
 
 
 @pytest.mark.parametrize("peer", ["ipv4:192.0.2.1:5", "unix:/tmp/socket", "", "ipv4:", "nonsense"])

@@ -6,10 +6,14 @@ import signal
 import stat
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
+import grpc
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
+from pyspark.sql.connect.proto.relations_pb2 import Relation
 from pyspark.sql.types import IntegerType
 
 TIMES = ("--lease-duration", "1s", "--grace-period", "1s")
@@ -55,6 +59,24 @@ def test_guarantee_2_idle_session_ends_and_busy_session_does_not(start_lodge, sp
     wait_until(lambda: not gateway.locations() and not gateway.records(), "idle sessions end")
     with pytest.raises(PySparkException, match="SESSION_CLOSED"):
         idle.sql("select 1").collect()
+
+
+def test_client_that_continues_an_ended_session_starts_no_other(start_lodge, spark_server):
+    """Otherwise, a client whose session has ended would go on without its temporary tables."""
+    gateway = start_lodge(backend=spark_server)
+    ids = {"session_id": str(uuid.uuid4()), "client_observed_server_side_session_id": str(uuid.uuid4())}
+    query = base_pb2.Plan(root=Relation(sql={"query": "select 1"}))
+    with grpc.insecure_channel(gateway.target) as channel:
+        stub = base_pb2_grpc.SparkConnectServiceStub(channel)
+        for send in (
+            lambda: list(stub.ExecutePlan(base_pb2.ExecutePlanRequest(plan=query, **ids))),
+            lambda: stub.AnalyzePlan(base_pb2.AnalyzePlanRequest(schema={"plan": query}, **ids)),
+            lambda: stub.Config(base_pb2.ConfigRequest(operation={"get_all": {}}, **ids)),
+        ):
+            with pytest.raises(grpc.RpcError, match=r"INVALID_HANDLE\.SESSION_CLOSED"):
+                send()
+    assert not gateway.records()
+    assert not gateway.locations()
 
 
 def test_two_replicas_serve_the_same_session(start_lodge, lodge, spark_server, connect):

@@ -8,10 +8,10 @@ from tests.chaos.stops import GATEWAYS, TIMES, Stops
 
 pytestmark = pytest.mark.slow
 
-CYCLES = int(os.environ.get("LODGE_CHAOS_CYCLES", "8"))
+CYCLES = int(os.environ.get("LODGE_CHAOS_CYCLES", "30"))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_clients_lose_nothing_while_gateways_stop_and_start(start_site):
     with Stops(start_site(TIMES, gateways=GATEWAYS, reapers=1)) as stops:
         for _ in range(CYCLES):

@@ -4,17 +4,21 @@ The programs run statements, one in each line of their standard input, and print
 """
 
 import base64
+import contextlib
+import hashlib
 import json
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
 
+from tests.cluster.builds import cache_directory
 from tests.skips import skip_missing
 
 HERE = Path(__file__).parent / "clients"
@@ -82,19 +86,36 @@ class ScalaClient:
         return [[base64.b64decode(each.removeprefix(".")).decode() for each in result] for result in results]
 
 
-def build_scala_client(directory: Path) -> ScalaClient:
-    """Compile the program with the Scala compiler of Spark."""
+def build_scala_client() -> ScalaClient:
+    """Compile the program with the Scala compiler of Spark, once into the user's cache directory.
+
+    Later runs use the same classes, unless the program or the version of Spark has changed.
+    """
     java = shutil.which("java")
     assert java is not None
     client = next((JARS / "connect-repl").glob("spark-connect-client-jvm_*.jar"))
     libraries = [client, *(jar for jar in sorted(JARS.glob("*.jar")) if not _SERVER_JARS.match(jar.name))]
     class_path = os.pathsep.join(map(str, libraries))
+    source = HERE / "scala" / "Errors.scala"
+    inputs = [*(jar.name for jar in libraries), source.read_text()]
+    key = hashlib.sha256("\n".join(inputs).encode()).hexdigest()[:12]
+    classes = cache_directory().with_name("clients") / "scala" / key
+    if not classes.exists():
+        classes.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=classes.parent) as directory:
+            built = Path(directory, "classes")
+            built.mkdir()
+            _compile_scala(java, class_path, source, built)
+            with contextlib.suppress(OSError):  # a concurrent run was faster
+                built.rename(classes)
+    return ScalaClient(java, f"{classes}{os.pathsep}{class_path}")
+
+
+def _compile_scala(java: str, class_path: str, source: Path, directory: Path) -> None:
     names = ("scala-compiler-*", "scala-reflect-*", "scala-library-*", "jline-*.jar", "jna-*.jar")
     compiler = os.pathsep.join(str(jar) for name in names for jar in JARS.glob(name))
-    source = HERE / "scala" / "Errors.scala"
     options = ["-nowarn", "-d", directory, "-cp", class_path, source]
     run_program([java, *_QUICK, "-cp", compiler, "scala.tools.nsc.Main", *options])
-    return ScalaClient(java, f"{directory}{os.pathsep}{class_path}")
 
 
 def run_program(

@@ -205,9 +205,9 @@ def test_errors_show_no_directory_of_the_server(python_errors, condition, statem
 
 
 @pytest.fixture(scope="module")
-def scala_errors(statements, tmp_path_factory):
+def scala_errors(statements):
     """Return what the Scala client shows: class, text, condition and SQLSTATE."""
-    client = build_scala_client(tmp_path_factory.mktemp("scala"))
+    client = build_scala_client()
     return dict(zip(statements, client.run(list(statements.values())), strict=True))
 
 

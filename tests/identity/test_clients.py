@@ -92,7 +92,7 @@ def go_client(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Client:
 @pytest.fixture(scope="module")
 def scala_client(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Client:
     directory = tmp_path_factory.mktemp("scala")
-    client = build_scala_client(directory)
+    client = build_scala_client()
     store = directory / "trusted.p12"
     options = ["-noprompt", "-storetype", "PKCS12", "-storepass", "changeit", "-alias", "lodge"]
     run_program(["keytool", "-importcert", *options, "-file", site.authority, "-keystore", store])

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,22 +28,57 @@ settings.load_profile("lodge")
 REPOSITORY = Path(__file__).parents[1]
 START_SECONDS = 120
 STOP_SECONDS = 30
+QUICK_COMPILER = "-XX:TieredStopAtLevel=1"  # servers of tests end before optimised code pays off
 SPARK_STARTED = re.compile(r"Spark Connect server started at: (\S+:\d+)")
 READY = re.compile(r"Lodge is ready at (sc://\S+)")
 
 
+SLOW_SECONDS = {
+    "tests/chaos": 700,
+    "tests/gateway/tables": 420,
+    "tests/simulation": 350,
+    "tests/gateway": 200,
+    "tests/helm": 200,
+    "tests/gateway/sessions": 180,
+    "tests/errors": 120,
+    "tests/gateway/objects": 110,
+    "tests/reaper/kubernetes": 100,
+    "tests/workspace/kubernetes": 100,
+    "tests/lodge": 90,
+    "tests/hostile": 80,
+}
+"""The duration of the slow tests of the longest directories, to begin with them. It need not be exact."""
+
+QUICK_SECONDS = 0.05
+
+
 class DirectoryScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Runs all tests of a directory in one worker, because they share servers."""
+    """Runs all tests of a directory in one worker, because they share servers. Begins with the longest directories."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return nodeid.partition("::")[0].rpartition("/")[0]
+        return directory_of(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> DirectoryScheduling:
+    config.option.loadscopereorder = False  # keep the order of the collection
     return DirectoryScheduling(config, log)
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort the directories by their expected duration, so that no worker begins a long one at the end of the run."""
+    tests = Counter(directory_of(item.nodeid) for item in items)
+    expected = {directory: QUICK_SECONDS * count for directory, count in tests.items()}
+    for directory in {directory_of(item.nodeid) for item in items if item.get_closest_marker("slow")}:
+        expected[directory] += SLOW_SECONDS.get(directory, 0)
+    items.sort(key=lambda item: -expected[directory_of(item.nodeid)])
+
+
+def directory_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0].rpartition("/")[0]
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
     """Wait until a condition holds, or fail the test.
 
     Args:
@@ -114,7 +150,7 @@ def start_spark_process(
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={directory}",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={directory} {QUICK_COMPILER}",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
         "spark.local.dir": str(directory),
@@ -213,7 +249,8 @@ class LodgeProcess:
 def start_lodge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LodgeProcess]]:
     """Start gateways. They end with the test run.
 
-    Each has workspaces of its own, unless the test names another gateway or directories.
+    Each has workspaces of its own, unless the test names another gateway or directories. A test can pass a Python
+    program that changes the product before it runs the command.
     """
     started: list[LodgeProcess] = []
 
@@ -224,6 +261,7 @@ def start_lodge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
         reaper: str = "--no-reaper",
         workspaces: bool = True,
         places: tuple[Path, Path] | None = None,
+        program: Sequence[str] = ("-m", "lodge"),
     ) -> LodgeProcess:
         directory = tmp_path_factory.mktemp("lodge")
         root, files = directory / "tmp", directory / "files"
@@ -233,7 +271,7 @@ def start_lodge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
             root, files = places
         for path in (root, files):
             path.mkdir(exist_ok=True)
-        command = [*DIES_WITH_PARENT, sys.executable, "-m", "lodge", "serve"]
+        command = [*DIES_WITH_PARENT, sys.executable, *program, "serve"]
         command += ["--listen", "127.0.0.1:0", "--backend", backend, reaper]
         if workspaces:
             command += ["--workspace", f"dfs={files.as_uri()}", "--workspace", f"dfs.tmp={root.as_uri()}"]

@@ -13,6 +13,7 @@ import pyspark
 
 from tests.chaos.programs import Program
 from tests.cluster.ports import free_port
+from tests.conftest import QUICK_COMPILER
 
 REPOSITORY = Path(__file__).parents[2]
 _DETACHED_SECONDS = 15
@@ -42,6 +43,7 @@ class Backend:
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": QUICK_COMPILER,
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "1g",
             "spark.local.dir": str(directory),

@@ -18,6 +18,13 @@ from workspace.files.session_records import FileSessionRecords
 
 ROWS = 20
 TIMES = ("--lease-duration", "1s", "--grace-period", "1s")
+WITH_SHORT_REATTACH = """
+import sys
+from gateway import backend_session
+from lodge.cli import main
+backend_session.REATTACH_SECONDS = 5.0
+sys.exit(main())
+"""
 
 
 def slow(milliseconds=200, rows=ROWS):
@@ -144,7 +151,9 @@ def test_statement_of_killed_gateway_is_completed_although_its_client_is_gone(
 @pytest.mark.slow
 def test_killed_backend_leaves_no_name_and_no_file(start_lodge, start_spark, wait_until, tmp_path):
     backend = start_spark(tmp_path)
-    gateway = start_lodge(*TIMES, "--session-idle-timeout", "2s", backend=backend.address, reaper="--reaper")
+    options = (*TIMES, "--session-idle-timeout", "2s")
+    program = ("-c", WITH_SHORT_REATTACH)
+    gateway = start_lodge(*options, backend=backend.address, reaper="--reaper", program=program)
     request = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()), operation_id=str(uuid.uuid4()))
     request.request_options.add().reattach_options.reattachable = True
     request.plan.command.sql_command.input.sql.query = f"create temporary table t as {slow(milliseconds=1000)}"

@@ -3,12 +3,15 @@
 import signal
 import time
 import uuid
+from contextlib import ExitStack
 
 import grpc
 import pytest
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
+from pyspark.sql.connect.session import SparkSession
 
-from tests.gateway.tables.test_faults import CREATED, ROWS, Running, free_port, slow, tables_on_disk, writes_begun
+from tests.gateway.tables.gateway_service import GatewayService
+from tests.gateway.tables.test_faults import CREATED, ROWS, Running, slow, tables_on_disk, writes_begun
 
 pytestmark = pytest.mark.slow
 
@@ -16,6 +19,20 @@ LEASE_SECONDS = 2
 TIMES = ("--lease-duration", f"{LEASE_SECONDS}s")
 STREAMED = 60
 MILLISECONDS = 200
+
+
+@pytest.fixture
+def connect_through_service():
+    """Return a function that starts a service for a gateway, and connects a client to it."""
+    with ExitStack() as stack:
+
+        def connect(gateway):
+            service = stack.enter_context(GatewayService(gateway))
+            session = SparkSession.builder.remote(service.address).create()
+            stack.callback(session.client.close)
+            return service, session
+
+        yield connect
 
 
 def stop(gateway):
@@ -29,40 +46,44 @@ def stop(gateway):
 @pytest.mark.parametrize(
     "case",
     [
-        ([], f"create temporary table t as {slow(400)}", [("0_0", ROWS)], ROWS),
-        ([CREATED], f"insert into t {slow(400)}", [], ROWS + 1),
-        ([CREATED], f"insert overwrite t {slow(400)}", [], ROWS),
+        ([], f"create temporary table t as {slow(300)}", [("0_0", ROWS)], ROWS),
+        ([CREATED], f"insert into t {slow(300)}", [], ROWS + 1),
+        ([CREATED], f"insert overwrite t {slow(300)}", [], ROWS),
     ],
     ids=["creation", "insertion", "overwriting"],
 )
-def test_other_gateway_completes_the_write_of_a_stopped_gateway(start_lodge, spark_server, connect, wait_until, case):
+def test_other_gateway_completes_the_write_of_a_stopped_gateway(
+    start_lodge, spark_server, connect_through_service, wait_until, case
+):
     before, statement, answer, rows = case
-    listen = ("--listen", f"127.0.0.1:{free_port()}")
-    gateway = start_lodge(*listen, *TIMES, backend=spark_server)
+    gateway = start_lodge(*TIMES, backend=spark_server)
     peer = start_lodge(*TIMES, backend=spark_server, beside=gateway)
-    spark = connect(gateway)
+    service, spark = connect_through_service(gateway)
     for each in before:
         spark.sql(each).collect()
     parts = len(tables_on_disk(gateway))
     running = Running(spark, statement)
     wait_until(lambda: len(writes_begun(gateway)) > parts, "the write has begun")
+    service.close()
     stop(gateway)
     assert running.outcome is None, "the gateway did not wait for the statement"
-    successor = start_lodge(*listen, *TIMES, backend=spark_server, beside=peer)
+    service.forward_to(peer)
     assert running.join() == answer
     assert spark.table("t").count() == rows
     assert "statement_handed_over" in gateway.log()
-    assert "statement_taken_over" in peer.log() + successor.log()
-    assert len(tables_on_disk(successor)) == parts + 1 - (rows == ROWS and bool(before))
+    assert "statement_taken_over" in peer.log()
+    assert len(tables_on_disk(peer)) == parts + 1 - (rows == ROWS and bool(before))
     spark.stop()
-    wait_until(lambda: not successor.locations() and not successor.records(), "nothing is left")
+    wait_until(lambda: not peer.locations() and not peer.records(), "nothing is left")
 
 
-def test_stream_of_results_continues_at_another_gateway(start_lodge, spark_server, connect, wait_until):
-    listen = ("--listen", f"127.0.0.1:{free_port()}")
-    gateway = start_lodge(*listen, *TIMES, backend=spark_server)
+def test_stream_of_results_continues_at_another_gateway(
+    start_lodge, spark_server, connect_through_service, connect, wait_until
+):
+    gateway = start_lodge(*TIMES, backend=spark_server)
     peer = start_lodge(*TIMES, backend=spark_server, beside=gateway)
-    spark, observer = connect(gateway), connect(peer)
+    service, spark = connect_through_service(gateway)
+    observer = connect(peer)
     key = f"lodge.{uuid.uuid4()}"
     mark = f"java_method('java.lang.System', 'setProperty', '{key}', cast(id as string))"
     sleep = f"java_method('java.lang.Thread', 'sleep', {MILLISECONDS} + id * 0)"
@@ -73,23 +94,27 @@ def test_stream_of_results_continues_at_another_gateway(start_lodge, spark_serve
         return observer.sql(f"select {found} is not null").collect()[0][0]
 
     wait_until(has_begun, "the first task has begun")
+    service.close()
     stop(gateway)
     assert running.outcome is None, "the gateway did not wait for the statement"
-    start_lodge(*listen, *TIMES, backend=spark_server, beside=peer)
+    service.forward_to(peer)
     assert [row[0] for row in running.join()] == list(range(STREAMED))
     spark.stop()
 
 
-def test_single_gateway_finishes_the_statement_before_it_stops(start_lodge, spark_server, connect, wait_until):
-    listen = ("--listen", f"127.0.0.1:{free_port()}")
-    gateway = start_lodge(*listen, *TIMES, backend=spark_server)
-    spark = connect(gateway)
+def test_single_gateway_finishes_the_statement_before_it_stops(
+    start_lodge, spark_server, connect_through_service, wait_until
+):
+    gateway = start_lodge(*TIMES, backend=spark_server)
+    service, spark = connect_through_service(gateway)
     running = Running(spark, f"create temporary table t as {slow(200)}")
     wait_until(lambda: writes_begun(gateway), "the write has begun")
+    service.close()
     stop(gateway)
     assert "temporary_table_created" in gateway.log()
     assert "statement_handed_over" not in gateway.log()
-    successor = start_lodge(*listen, *TIMES, backend=spark_server, beside=gateway)
+    successor = start_lodge(*TIMES, backend=spark_server, beside=gateway)
+    service.forward_to(successor)
     assert running.join() == [("0_0", ROWS)]
     assert spark.table("t").count() == ROWS
     spark.stop()
@@ -97,17 +122,17 @@ def test_single_gateway_finishes_the_statement_before_it_stops(start_lodge, spar
 
 
 @pytest.mark.parametrize("case", [("30s", "finished"), ("3s", "undone")], ids=lambda case: case[1])
-def test_permanent_table_is_finished_or_undone(start_lodge, spark_server, connect, wait_until, case):
+def test_permanent_table_is_finished_or_undone(start_lodge, spark_server, connect_through_service, wait_until, case):
     drain, ends = case
-    options = ("--writable-workspace", "dfs")
-    listen = ("--listen", f"127.0.0.1:{free_port()}", "--drain-timeout", drain)
-    gateway = start_lodge(*listen, *TIMES, *options, backend=spark_server)
+    options = ("--writable-workspace", "dfs", "--drain-timeout", drain)
+    gateway = start_lodge(*TIMES, *options, backend=spark_server)
     peer = start_lodge(*TIMES, *options, backend=spark_server, beside=gateway)
-    spark = connect(gateway)
+    service, spark = connect_through_service(gateway)
     running = Running(spark, f"create table dfs.p as {slow(400)}")
     wait_until(lambda: writes_begun(gateway), "the write has begun")
+    service.close()
     stop(gateway)
-    start_lodge(*listen, *TIMES, *options, backend=spark_server, beside=peer)
+    service.forward_to(peer)
     outcome = running.join()
     if ends == "finished":
         assert outcome == [("0_0", ROWS)]

@@ -40,6 +40,7 @@ from workspace.workspaces import Workspaces
 _ADOPTION_SECONDS = 2.0  # for the first adoptions of a replica that lists the leases last
 _CLOSE_SECONDS = 2.0  # for short calls that run when the gateway begins to stop
 _CLOSE_PAUSE_SECONDS = 0.1
+_TURNS_UNTIL_STOP = 3  # turns of the event loop until a server that was asked to stop has begun to stop
 _CREDENTIALS_SECONDS = 2.0
 _HANDOVER_SECONDS = 5.0  # the last part of the drain, in which writes are handed over and the rest is undone
 
@@ -271,9 +272,10 @@ class Gateway:
             has_peers = await self._has_peers()
             if has_peers:
                 self._drain.hand_over()
-            await self._close_idle_connections(min(begun_seconds + _CLOSE_SECONDS, finish_seconds))
+            await self._close_connections(min(begun_seconds + _CLOSE_SECONDS, finish_seconds))
         stopping = asyncio.create_task(self._server.stop(drain_seconds))
         if hands_over:
+            await self._close_new_connections()
             if not has_peers:
                 await self._finish(stopping, finish_seconds)
                 self._drain.hand_over()
@@ -322,7 +324,7 @@ class Gateway:
                 await peers.observe()
         return peers.living != {self._replica}
 
-    async def _close_idle_connections(self, end_seconds: float) -> None:
+    async def _close_connections(self, end_seconds: float) -> None:
         """Close the connections of clients, each as soon as it has no open call.
 
         The connections that are busy at the given monotonic time stay open.
@@ -331,8 +333,15 @@ class Gateway:
         while time.monotonic() < end_seconds:
             busy = self._admission.busy_peers
             if not await asyncio.to_thread(connections.close, busy) and not busy:
-                return
+                break
             await asyncio.sleep(_CLOSE_PAUSE_SECONDS)
+        connections.close(self._admission.busy_peers, at_once=True)
+
+    async def _close_new_connections(self) -> None:
+        """Close connections that clients have opened since the last pass, after the server has begun to stop."""
+        for _ in range(_TURNS_UNTIL_STOP):
+            await asyncio.sleep(0)
+        IdleConnections(self._addresses.ports).close(self._admission.busy_peers, at_once=True)
 
     async def _set_health(self, status: int) -> None:
         for name in ("", SERVICE.strip("/")):

@@ -44,8 +44,7 @@ def close_connection(peer: str) -> bool:
 class IdleConnections:
     """Closes the connections of clients that have no open call.
 
-    A connection is closed if two passes find it idle, so that the status of its last call reaches the client. A call
-    that the client sends at the same moment fails with ``UNAVAILABLE``.
+    A call that the client sends at the same moment fails with ``UNAVAILABLE``.
 
     Args:
         ports: The ports on which the gateway listens.
@@ -55,11 +54,13 @@ class IdleConnections:
         self._ports = ports
         self._idle: Set[_Address] = frozenset()
 
-    def close(self, busy_peers: Set[str]) -> int:
-        """Make a pass. The method blocks.
+    def close(self, busy_peers: Set[str], *, at_once: bool = False) -> int:
+        """Make a pass over all connections. The method blocks.
 
         Args:
             busy_peers: The network addresses of clients with open calls, as gRPC reports them.
+            at_once: Whether to close a connection that the last pass did not find idle. By default, it stays open until
+                the next pass, so that the status of its last call reaches the client.
 
         Returns:
             The number of idle connections that are still open.
@@ -71,7 +72,7 @@ class IdleConnections:
                 address = _remote_address(connection)
                 if address is None or address in busy or connection.getsockname()[1] not in self._ports:
                     continue
-                if address in self._idle:
+                if at_once or address in self._idle:
                     connection.shutdown(socket.SHUT_RDWR)
                 else:
                     idle.add(address)

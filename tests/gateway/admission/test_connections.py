@@ -73,6 +73,14 @@ def test_connections_without_calls_are_closed_at_the_second_pass(stack: ExitStac
     assert other_port != port
 
 
+def test_connections_are_closed_at_once_on_request(stack: ExitStack) -> None:
+    port, (idle, busy) = connect_to_new_server(stack, 2)
+    busy_peers = {f"ipv4:127.0.0.1:{busy.getsockname()[1]}"}
+    assert IdleConnections({port}).close(busy_peers, at_once=True) == 0
+    assert is_closed(idle)
+    assert not is_closed(busy)
+
+
 def test_connection_that_was_busy_at_the_last_pass_stays_open_for_one_pass(stack: ExitStack) -> None:
     port, (client,) = connect_to_new_server(stack, 1)
     connections = IdleConnections({port})

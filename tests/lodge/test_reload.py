@@ -16,6 +16,7 @@ from lodge.configuration import Configuration
 from lodge.settings import ServeSettings
 from lodge.workspace_settings import workspaces_from
 from tests.fixture_types import Eventually
+from tests.lodge.test_embedded_default import children_of, is_running
 from tests.records import a_record
 from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations
@@ -220,9 +221,10 @@ def test_restart_with_only_the_new_root_cleans_up_both_roots(serving: Serving, e
     serving.write(serving.second)
     serving.reload("configuration_reloaded")
     record = a_record(backend="sc://127.0.0.1:2")  # no gateway adopts it
+    children = children_of(serving.process.pid)
     serving.process.kill()
     serving.process.wait(30)
-    time.sleep(0.5)  # the kernel kills the reaper too
+    eventually(lambda: not any(is_running(child) for child in children), "the kernel has killed the reaper too")
     FileSessionRecords(serving.first).create(record)
     for root in (serving.first, serving.second):
         FileSessionLocations(root, serving.first).create(record.session_uuid)

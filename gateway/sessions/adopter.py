@@ -30,7 +30,7 @@ import structlog
 
 from gateway.errors import GatewayError
 from gateway.futures import for_each
-from gateway.sessions.adoption import Adoption, find_abandoned, is_adoptable
+from gateway.sessions.adoption import Adoption, find_abandoned, is_adoptable, is_continuing
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.storage import Storage
@@ -57,11 +57,14 @@ class _Listing:
     Attributes:
         chosen: The sessions that this replica adopts.
         waiting: The number of sessions that nobody has adopted.
+        named: The number of sessions that continue and whose records name the lost replica. Another replica may serve
+            some of them. If it is lost too, they wait for an adoption.
         shared: The sessions that this replica already serves, with changes of other replicas.
     """
 
     chosen: Sequence[StoredRecord]
     waiting: int
+    named: int
     shared: Sequence[StoredRecord]
 
 
@@ -176,7 +179,7 @@ class Adopter:
                 else:
                     for stored in listing.shared:
                         self._complete_if_abandoned(stored)
-                    if not listing.waiting:
+                    if not listing.named:
                         self._done.add(lost)
                         self._peers.forget(lost)
                         return
@@ -185,7 +188,7 @@ class Adopter:
                 has_progress = waiting != waiting_before
                 waiting_before = waiting
                 retry_seconds = min(pause_seconds * _RETRY_FACTOR, _LONGEST_RETRY_SECONDS)
-                pause_seconds = self._patience_seconds if has_progress else retry_seconds
+                pause_seconds = self._patience_seconds if has_progress or not waiting else retry_seconds
                 next_seconds = begun_seconds + pause_seconds + _CLOCK_SLACK_SECONDS
                 await asyncio.sleep(max(0.0, next_seconds - time.monotonic()))
         finally:
@@ -259,7 +262,8 @@ class Adopter:
         waiting = {stored.record.name: stored for stored in found if is_adoptable(stored, replicas)}
         chosen = adoption.choose(waiting.keys(), self._peers.living, now_seconds)
         shared = [stored for stored in found if self.has_foreign_changes(stored)]
-        return _Listing([waiting[name] for name in chosen], len(waiting), shared)
+        named = sum(is_continuing(stored) for stored in found)
+        return _Listing([waiting[name] for name in chosen], len(waiting), named, shared)
 
 
 def _foreign_replicas(stored: StoredRecord, replica: ReplicaId) -> Set[ReplicaId]:

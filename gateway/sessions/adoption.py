@@ -39,10 +39,14 @@ def rank(subject: str, replicas: Iterable[ReplicaId]) -> Sequence[ReplicaId]:
     return sorted(replicas, key=lambda replica: _weight(subject, replica), reverse=True)
 
 
+def is_continuing(stored: StoredRecord) -> bool:
+    """Return whether a session is active, and nobody has requested its end."""
+    return stored.record.phase is Phase.ACTIVE and not stored.is_deletion_requested
+
+
 def is_adoptable(stored: StoredRecord, lost: Set[ReplicaId]) -> bool:
     """Return whether a session continues, but no replica serves it except for lost replicas."""
-    is_active = stored.record.phase is Phase.ACTIVE and not stored.is_deletion_requested
-    return is_active and stored.record.holders <= lost
+    return is_continuing(stored) and stored.record.holders <= lost
 
 
 def find_abandoned(stored: StoredRecord, lost: Set[ReplicaId]) -> Sequence[PendingChange]:

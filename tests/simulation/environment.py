@@ -8,12 +8,12 @@ from tests.simulation.api_server import ApiServer
 from tests.simulation.gateways import GatewayProcess
 from tests.simulation.invariants import InvariantChecker
 from tests.simulation.observer import Observer
+from tests.simulation.parameters import Parameters
 from tests.simulation.schedule import Action, Schedule
 from workspace.identifiers import ReplicaId
 
 _KEPT_TOKENS = 4
 _CONFIRMATION_INTERVAL_SECONDS = 4.0
-_STOP_SECONDS = (2.0, 10.0)
 
 
 class Environment:
@@ -25,6 +25,7 @@ class Environment:
         checker: Learns which sessions an operator ends.
         observer: Receives the events.
         gateways: Returns the running gateways.
+        parameters: The parameters of the world.
     """
 
     def __init__(
@@ -34,6 +35,8 @@ class Environment:
         checker: InvariantChecker,
         observer: Observer,
         gateways: Callable[[], Sequence[GatewayProcess]],
+        *,
+        parameters: Parameters,
     ) -> None:
         self._schedule = schedule
         self._random: random.Random = schedule.random
@@ -41,6 +44,7 @@ class Environment:
         self._checker = checker
         self._observer = observer
         self._gateways = gateways
+        self._parameters = parameters
         self._faults_are_over = False
         self._ended: set[ReplicaId] = set()
         self._doubted: set[ReplicaId] = set()
@@ -56,7 +60,7 @@ class Environment:
         """
         self._checker.on_mass_expiry = self._request_confirmation
         self._repeat(40, self._doubt_gateway)
-        self._repeat(60, self._stop_gateway)
+        self._repeat(self._parameters.stop_interval_seconds, self._stop_gateway)
         if deletes_records:
             self._repeat(40, self._delete_record)
 
@@ -104,7 +108,9 @@ class Environment:
             self._observer.trace(f"{gateway.process} receives SIGTERM")
             self._checker.count("gateway_stop_requested")
             self._schedule.at(
-                self._schedule.now, lambda: gateway.stop(self._random.choice(_STOP_SECONDS)), gateway.process
+                self._schedule.now,
+                lambda: gateway.stop(self._random.choice(self._parameters.stop_seconds)),
+                gateway.process,
             )
 
     def _delete_record(self) -> None:

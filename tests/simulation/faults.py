@@ -3,7 +3,9 @@
 import enum
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from tests.simulation.situations import Situation
 
 _DUEL_SHARE = 0.25
 
@@ -96,7 +98,7 @@ CALLS = (
 """The most frequent and the most important calls. The order is part of each seed's history."""
 
 
-def choose_fault_plan(random: random.Random, longest_seconds: float) -> FaultPlan:
+def choose_fault_plan(random: random.Random, longest_seconds: float, situation: Situation) -> FaultPlan:
     """Choose the faults of a seed.
 
     Some seeds have many faults of few kinds, others have all kinds, because one kind can hide another. Evenly spread
@@ -111,11 +113,35 @@ def choose_fault_plan(random: random.Random, longest_seconds: float) -> FaultPla
         operation = random.choice(("update record", "update record", "move location to trash", "remove table"))
         targeted.append(TargetedFault("reaper", operation, random.choice(_LONG), 0.5))
         targeted.append(TargetedFault("gateway", "renew lease", random.choice(_LONG), 0.2))
-    return FaultPlan(
+    plan = FaultPlan(
         rate=random.choice([0.003, 0.01, 0.02, 0.05]),
         faults=tuple(some),
         targeted={target.operation: target for target in targeted},
         longest_seconds=longest_seconds,
         shortest_share=0.5 if is_duel else 0.0,
         longest_watch_delay_seconds=random.choice([0.0, 0.0, 1.0, longest_seconds]),
+    )
+    match situation:
+        case Situation.STOPS | Situation.QUOTA:
+            return replace(plan, rate=0.003, targeted={})
+        case Situation.SILENCE:
+            silent = TargetedFault("gateway-1", "list records", Fault.REFUSED, 1.0)
+            return replace(plan, rate=0.001, targeted={silent.operation: silent})
+        case Situation.RETURNS:
+            return _choose_returns(random, plan)
+        case _:
+            return plan
+
+
+def _choose_returns(random: random.Random, plan: FaultPlan) -> FaultPlan:
+    """Let gateways lose their leases for a moment, while the lists and changes of others take as long."""
+    renewal = TargetedFault("gateway", "renew lease", random.choice(_LONG), 0.2)
+    listing = TargetedFault("gateway", random.choice(("list records", "update record")), Fault.STALL_BEFORE, 0.3)
+    return replace(
+        plan,
+        rate=0.003,
+        targeted={target.operation: target for target in (renewal, listing)},
+        longest_seconds=plan.longest_seconds / 2,
+        shortest_share=0.6,
+        longest_watch_delay_seconds=random.choice((0.0, 1.0)),
     )

@@ -22,6 +22,7 @@ from gateway.errors import GatewayError
 from gateway.requests import SessionKey
 from gateway.server import Gateway
 from gateway.sessions.lease_thread import STALL_LIMIT_LEASES
+from gateway.sessions.peers import Peers
 from gateway.sessions.session import Session
 from tests.simulation.event_loop import ModelLoop
 from tests.simulation.locations import ModelLocations
@@ -276,6 +277,10 @@ class GatewayProcess:
     @property
     def replica(self) -> ReplicaId:
         return self.gateway._replica
+
+    @property
+    def peers(self) -> Peers:
+        return self.gateway._sessions.peers
 
     @property
     def is_serving(self) -> bool:

@@ -31,6 +31,14 @@ The modules promise more:
 10. A statement takes effect at most once, even if several gateways receive it. At most one directory that it wrote
     becomes a part of a table, unless it was undone.
 11. A gateway that stops does not undo a write that can continue.
+12. No other gateway removes a gateway with a valid lease from the record of a session that it serves.
+13. A gateway adopts a session for which it must choose another gateway only after that was silent for the patience.
+14. A session of lost replicas is adopted or ended within a bounded time after a gateway noticed the loss, if no fault
+    affects that gateway, even if all other gateways are silent.
+15. A stopped lease is not renewed.
+16. The tables of a principal never exceed its quota.
+
+:mod:`tests.simulation.adoptions` checks the invariants 13 to 15.
 """
 
 import sys
@@ -122,6 +130,7 @@ class InvariantChecker:
     Args:
         schedule: Gives the true time. The first violation ends it.
         gateways: Returns the running replicas.
+        principal_tables: The quota of tables of a principal; None for no quota.
 
     Attributes:
         on_mass_expiry: Called with the token when a reaper asks an operator to confirm.
@@ -130,7 +139,9 @@ class InvariantChecker:
         counts: How often each kind of event happened.
     """
 
-    def __init__(self, schedule: Schedule, gateways: Callable[[], Sequence[GatewayProcess]]) -> None:
+    def __init__(
+        self, schedule: Schedule, gateways: Callable[[], Sequence[GatewayProcess]], principal_tables: int | None = None
+    ) -> None:
         self._schedule = schedule
         self._gateways = gateways
         self._api: ApiServer
@@ -140,6 +151,7 @@ class InvariantChecker:
         self.on_mass_expiry: Callable[[str], object] = lambda token: None
         self.violation: Violation | None = None
         self.is_closed = False
+        self._principal_tables = principal_tables
         self.counts: Counter[str] = Counter()
         self._sessions: dict[SessionUuid, _SessionState] = {}
         self._end_requests: dict[RecordName, str] = {}
@@ -187,6 +199,7 @@ class InvariantChecker:
             self._check_change(old, new)
         if new is not None:
             self._check_tables(new)
+            self._check_quota(new)
 
     def on_interrupt(self, operation_id: str) -> None:
         """Note that a client is about to interrupt a statement."""
@@ -361,6 +374,17 @@ class InvariantChecker:
         elif new.phase is Phase.ENDING:
             self._sessions[new.session_uuid].moved_to_trash = False
             self._check_live(new)
+        else:
+            self._check_removed_holders(old, new)
+
+    def _check_removed_holders(self, old: SessionRecord, new: SessionRecord) -> None:
+        removed = old.holders - new.holders
+        is_by_gateway = any(gateway.process is self._schedule.process for gateway in self._gateways())
+        for gateway in self._gateways() if removed and is_by_gateway else ():
+            is_own = gateway.process is self._schedule.process
+            if not is_own and gateway.serves_with_lease(old.session_uuid) and gateway.replica in removed:
+                text = f"{self._schedule.process} removes {gateway.process} from {old.session_uuid}, which it serves"
+                self.report_violation(12, text)
 
     def _check_live(self, record: SessionRecord) -> None:
         is_at_backend = self._views_of(record.principal, record.client_session_id) is not None
@@ -386,6 +410,15 @@ class InvariantChecker:
                         self.report_violation(
                             1, f"table [{table.name}] of {record.session_uuid} is ready, but its part {part} is missing"
                         )
+
+    def _check_quota(self, record: SessionRecord) -> None:
+        if self._principal_tables is None:
+            return
+        records = (stored.spec for stored in self._api.records.values() if stored.spec.principal == record.principal)
+        number = sum(table.state is TableState.READY for each in records for table in each.tables)
+        if number > self._principal_tables:
+            text = f"{record.principal} has {number} tables, but its quota is {self._principal_tables}"
+            self.report_violation(16, text)
 
     def _check_parts(self, record: SessionRecord, table: TemporaryTable) -> None:
         """Check that the statement that wrote a part had no effect before, unless that was undone."""

@@ -4,9 +4,9 @@ A simulation that finds nothing proves nothing, unless it can find mistakes. Eac
 real code, and names the invariants that this may violate first.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
@@ -17,20 +17,28 @@ import reaper.removals
 import reaper.snapshot_reader
 import workspace.record_changes
 import workspace.session_end
+from gateway.drain import Drain
 from gateway.sessions import lease_thread, record_updates
+from gateway.sessions.adopter import Adopter
+from gateway.sessions.adoption import Adoption
+from gateway.sessions.peers import Peers
 from gateway.sessions.pending_updates import PendingUpdates
 from gateway.sessions.record_updates import RecordUpdates
 from gateway.sessions.registry import Sessions
 from gateway.sessions.replica_lease import ReplicaLease
 from gateway.tables import execution
+from gateway.tables.records import TableRecords
 from gateway.tables.view_sync import ViewSync
 from reaper.decisions import Snapshot
 from reaper.removals import Removals
+from tests.simulation.api_server import ApiServer
 from tests.simulation.records import ModelSessionRecords
+from tests.simulation.situations import Situation, situation_of
+from workspace.identifiers import Principal, RecordName, ReplicaId
 from workspace.leases import LeaseObserver
 from workspace.record_changes import mark_ending, update_record
 from workspace.record_store import StoredRecord, Version
-from workspace.records import Phase, SessionRecord, TableState
+from workspace.records import Phase, SessionRecord, TableState, TemporaryTable
 from workspace.session_end import EndedSession, EndingSession, begin_end, complete_end
 
 Apply = Callable[[], AbstractContextManager[Any]]
@@ -44,11 +52,17 @@ class Mutation:
         name: A sentence that describes the mistake.
         apply: Returns a context manager in which the code has the mistake.
         invariants: The numbers of the invariants that it may violate first.
+        situation: The situation of the seeds that look for it; None for all seeds.
     """
 
     name: str
     apply: Apply
     invariants: frozenset[int]
+    situation: Situation | None = None
+
+    def seeds(self, seeds: Iterable[int]) -> Iterator[int]:
+        """Return the seeds that look for the mistake."""
+        return (seed for seed in seeds if self.situation in {None, situation_of(seed)})
 
     def __str__(self) -> str:
         return self.name
@@ -220,33 +234,93 @@ def _skip_fencing() -> AbstractContextManager[None]:
     )
 
 
+def _skip_loss_confirmation() -> AbstractContextManager[None]:
+    async def confirm(self: Adopter) -> None:
+        """Do nothing: replicas count as lost that were lost before the sessions were listed."""
+
+    return _patch((Adopter, "_confirm_losses", confirm))
+
+
+def _adopt_from_living() -> AbstractContextManager[None]:
+    async def observe(self: Peers) -> None:
+        await original(self)
+        self.lost |= self.living - {self._replica}
+
+    original = Peers.observe
+    return _patch((Peers, "observe", observe))
+
+
+def _undo_at_stop() -> AbstractContextManager[None]:
+    return _patch(
+        (Drain, "handing_over", lambda self, end: nullcontext()), (Drain, "hands_over", lambda self, error: False)
+    )
+
+
+def _choose_all() -> AbstractContextManager[None]:
+    return _patch((Adoption, "choose", lambda self, waiting, living, now_seconds: list(waiting)))
+
+
+def _never_find_silent() -> AbstractContextManager[None]:
+    original = Adoption.choose
+
+    def choose(self: Adoption, *arguments: Any) -> Sequence[RecordName]:
+        self._shares = {}
+        return original(self, *arguments)
+
+    return _patch((Adoption, "choose", choose))
+
+
+def _count_only_created_tables() -> AbstractContextManager[None]:
+    original = TableRecords.of_principal
+
+    async def of_principal(self: TableRecords, principal: Principal) -> list[SessionRecord]:
+        records = await original(self, principal)
+        return [replace(record, tables=tuple(filter(_is_ready, record.tables))) for record in records]
+
+    return _patch((TableRecords, "of_principal", of_principal))
+
+
+def _is_ready(table: TemporaryTable) -> bool:
+    return table.state is TableState.READY
+
+
+def _revive_stopped_leases() -> AbstractContextManager[None]:
+    def renew(self: ApiServer, replica: ReplicaId) -> bool:
+        self.lease_marks[replica] = self._next_revision()
+        return True
+
+    return _patch((ApiServer, "renew", renew))
+
+
 def _begin_again() -> AbstractContextManager[None]:
     return _patch((execution, "begin_once", lambda change, begin: begin))
 
 
 MUTATIONS: Sequence[Mutation] = (
-    Mutation("a lease expires as soon as it stops changing", _expire_leases_at_once, frozenset({1})),
+    Mutation("a lease expires as soon as it stops changing", _expire_leases_at_once, frozenset({1, 12})),
     Mutation("a location moves to the trash before its record is marked", _move_to_trash_before_mark, frozenset({1})),
     Mutation("a record is deleted before its location moves to the trash", _delete_record_before_move, frozenset({5})),
     Mutation("a record is marked despite a concurrent change", _mark_despite_changes, frozenset({1})),
     Mutation("records are listed before locations", _list_records_first, frozenset({1})),
     Mutation("the last write of a record wins", _overwrite_conflicts, frozenset({1, 2, 4, 7})),
-    Mutation("a gateway does not check its lease", _skip_fencing, frozenset({1, 6})),
-    Mutation("a gateway does not notice that its lease lapsed", _ignore_lapses, frozenset({1, 2})),
+    Mutation("a gateway does not check its lease", _skip_fencing, frozenset({1, 6, 12})),
+    Mutation("a gateway does not notice that its lease lapsed", _ignore_lapses, frozenset({1, 2, 12})),
     Mutation(
         "a gateway renews its lease although its event loop stalls",
         lambda: _patch((lease_thread, "STALL_LIMIT_LEASES", 1000.0)),
         frozenset({8}),
     ),
-    Mutation("a gateway rejoins a session without a write", _rejoin_without_write, frozenset({1})),
-    Mutation("a session is opened while it is closed", _skip_lock, frozenset({1, 2})),
+    Mutation(
+        "a gateway rejoins a session without a write", _rejoin_without_write, frozenset({1, 12}), Situation.RETURNS
+    ),
+    Mutation("a session is opened while it is closed", _skip_lock, frozenset({1, 2}), Situation.QUOTA),
     Mutation("an idle session is ended although others serve it", _assume_last_holder, frozenset({1})),
     Mutation(
         "a failed record update is not retried",
         lambda: _patch((PendingUpdates, "keep_on_failure", lambda self, update: nullcontext())),
         frozenset({2}),
     ),
-    Mutation("a doubted gateway counts as dead", _treat_doubted_as_gone, frozenset({1})),
+    Mutation("a doubted gateway counts as dead", _treat_doubted_as_gone, frozenset({1, 12})),
     Mutation("a directory of a running write counts as an orphan", _ignore_running_writes, frozenset({1})),
     Mutation("the view of a table is not updated", _skip_view, frozenset({9})),
     Mutation("an orphan is removed without a fresh read", _skip_orphan_confirmation, frozenset({1})),
@@ -262,5 +336,17 @@ MUTATIONS: Sequence[Mutation] = (
         frozenset({2, 3}),
     ),
     Mutation("a statement begins although it has begun before", _begin_again, frozenset({10})),
+    Mutation("a gateway that stops undoes its statements", _undo_at_stop, frozenset({11}), Situation.STOPS),
+    Mutation("a session of a living gateway is adopted", _adopt_from_living, frozenset({12, 13})),
+    Mutation("a loss is not confirmed before an adoption", _skip_loss_confirmation, frozenset({12}), Situation.RETURNS),
+    Mutation("every gateway adopts every session", _choose_all, frozenset({13})),
+    Mutation("no gateway replaces a silent one", _never_find_silent, frozenset({14}), Situation.SILENCE),
+    Mutation("a late renewal revives a stopped lease", _revive_stopped_leases, frozenset({15})),
+    Mutation(
+        "a quota ignores the tables that are being created",
+        _count_only_created_tables,
+        frozenset({16}),
+        Situation.QUOTA,
+    ),
     Mutation("the trash is not emptied", lambda: _patch((Removals, "purge", lambda self, entry: True)), frozenset({2})),
 )

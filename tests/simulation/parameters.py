@@ -1,12 +1,14 @@
 """The random parameters of a simulated world."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reaper.mass_expiry import MassExpiryRule
 from tests.simulation.reapers import ReaperSettings
+from tests.simulation.situations import Situation
 
 LEASE_SECONDS = 9.0
+_FAULT_SECONDS = 36.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,11 @@ class Parameters:
         stores_records_as_files: Whether records are files. Then a list is not atomic, and fails with the storage.
         runs_operator: Whether reapers run as ``lodge reap`` does, instead of alone in one thread each.
         mass_expiry_minimum: How many sessions must look dead at once to need a confirmation.
+        situation: The situation that the other parameters favour.
+        fault_seconds: How long faults happen.
+        stop_interval_seconds: The longest time between two stops of a gateway.
+        stop_seconds: How long a stopping gateway may take.
+        principal_tables: The quota of temporary tables of a principal; None for no quota.
     """
 
     gateways: int
@@ -34,6 +41,11 @@ class Parameters:
     stores_records_as_files: bool
     runs_operator: bool
     mass_expiry_minimum: int
+    situation: Situation = Situation.ANY
+    fault_seconds: float = _FAULT_SECONDS
+    stop_interval_seconds: float = 60.0
+    stop_seconds: tuple[float, ...] = (2.0, 10.0)
+    principal_tables: int | None = None
 
     @property
     def longest_fault_seconds(self) -> float:
@@ -53,8 +65,8 @@ class Parameters:
         )
 
     @classmethod
-    def choose(cls, random: random.Random) -> "Parameters":
-        return cls(
+    def choose(cls, random: random.Random, situation: Situation) -> "Parameters":
+        chosen = cls(
             gateways=random.choice((1, 2, 2, 3)),
             reapers=random.choice((1, 1, 2)),
             clients=random.choice((1, 2, 3)),
@@ -64,4 +76,33 @@ class Parameters:
             stores_records_as_files=random.random() < 0.3,
             runs_operator=random.random() < 0.6,
             mass_expiry_minimum=random.choice((3, 100)),
+            situation=situation,
         )
+        match situation:
+            case Situation.STOPS:
+                return replace(
+                    chosen,
+                    gateways=random.choice((2, 3)),
+                    longest_job_seconds=16.0,
+                    stop_interval_seconds=10.0,
+                    stop_seconds=(2.0,),
+                )
+            case Situation.QUOTA:
+                return replace(chosen, gateways=2, clients=3, longest_job_seconds=1.0, principal_tables=2)
+            case Situation.SILENCE:
+                return replace(
+                    chosen,
+                    gateways=3,
+                    clients=3,
+                    reapers=1,
+                    grace_seconds=30.0,
+                    idle_seconds=30.0,
+                    stores_records_as_files=False,
+                    fault_seconds=1.5 * _FAULT_SECONDS,
+                    stop_interval_seconds=20.0,
+                    stop_seconds=(2.0,),
+                )
+            case Situation.RETURNS:
+                return replace(chosen, gateways=random.choice((2, 3)), clients=3, grace_seconds=12.0, idle_seconds=30.0)
+            case _:
+                return chosen

@@ -9,6 +9,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
@@ -34,17 +35,29 @@ _THREADED_MODULES = (
 """The modules that use :mod:`threading`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Replacements:
+    """What replaces parts of the gateway whose code runs.
+
+    Attributes:
+        server: Creates its gRPC server.
+        backends: Creates its backends.
+        adopter: Creates its adopter.
+    """
+
+    server: Callable[[], Any]
+    backends: Callable[..., Any]
+    adopter: Callable[..., Any]
+
+
 @contextmanager
-def install_model(
-    schedule: Schedule, checker: InvariantChecker, servers: Callable[[], Any], backend_channels: Callable[..., Any]
-) -> Iterator[None]:
+def install_model(schedule: Schedule, checker: InvariantChecker, replacements: Replacements) -> Iterator[None]:
     """Patch the real code so that it runs in the simulation, within a block.
 
     Args:
         schedule: Gives the time and the random choices.
         checker: Receives each log event.
-        servers: Creates the replacement of a gateway's gRPC server.
-        backend_channels: Creates the replacement of a gateway's backends.
+        replacements: Create what replaces parts of a gateway.
     """
     rng = schedule.random
     old_config = structlog.get_config()
@@ -59,8 +72,11 @@ def install_model(
             stack.enter_context(mock.patch(f"{target}.{name}", replacement))
         for module in _THREADED_MODULES:
             stack.enter_context(mock.patch(f"{module}.threading", threads.THREADING))
-        stack.enter_context(mock.patch.object(gateway.server, "Listener", lambda *_: ModelListener(servers())))
-        stack.enter_context(mock.patch.object(gateway.server, "Backends", backend_channels))
+        stack.enter_context(
+            mock.patch.object(gateway.server, "Listener", lambda *_: ModelListener(replacements.server()))
+        )
+        stack.enter_context(mock.patch.object(gateway.server, "Backends", replacements.backends))
+        stack.enter_context(mock.patch.object(gateway.server, "Adopter", replacements.adopter))
         stack.enter_context(mock.patch.object(tenacity.wait, "random", _TenacityRandom(rng)))
         structlog.configure(
             processors=[_forward_to(checker)],

@@ -29,6 +29,7 @@ from workspace.records import SessionRecord
 
 _Result = TypeVar("_Result")
 _RETRY_SECONDS = 1.0
+_LATE_RENEWAL_SECONDS = 0.5
 _WATCH_TIMEOUT_SECONDS = 6.0
 
 
@@ -200,6 +201,12 @@ class ModelLeases:
     def stop(self, replica: ReplicaId) -> None:
         check_replica_id(replica)
         self._network.call(self._process, self._api, "stop lease", lambda: self._api.stop_lease(replica))
+        self._process.schedule.after(_LATE_RENEWAL_SECONDS, partial(self._renew_late, replica))
+
+    def _renew_late(self, replica: ReplicaId) -> None:
+        """Deliver a renewal that its sender gave up before it stopped the lease."""
+        if replica in self._api.lease_marks:
+            self._api.renew(replica)
 
     def list(self) -> Mapping[ReplicaId, RenewalMark]:
         lease_marks = self._network.call(self._process, self._api, "list leases", self._api.leases)

@@ -131,10 +131,13 @@ def _run_mutations(mutations: Sequence[Mutation], seeds: Sequence[int], root: Pa
     """Apply each mutation until a seed finds it that has no violation without it."""
     missed = 0
     for mutation in mutations:
-        remaining, found = iter(seeds), ""
+        remaining, found = mutation.seeds(seeds), ""
+        tried, started_cpu_seconds = 0, time.process_time()
         while not found:
             with mutation.apply():
-                failures = run_seeds(remaining, root).failures
+                campaign = run_seeds(remaining, root)
+            tried += campaign.seeds
+            failures = campaign.failures
             if not failures:
                 break
             violation = failures[0].violation
@@ -142,6 +145,7 @@ def _run_mutations(mutations: Sequence[Mutation], seeds: Sequence[int], root: Pa
             if is_expected and not run_seeds([failures[0].seed], root).failures:
                 found = f" by seed {failures[0].seed}"
         missed += not found
+        found += f" ({tried} seeds, {time.process_time() - started_cpu_seconds:.0f} s of CPU time)" if found else ""
         print(f"{'found' if found else 'MISSED'}: {mutation}{found}", flush=True)
     return 1 if missed else 0
 

@@ -16,10 +16,12 @@ import pytest
 from tests.simulation.mutations import MUTATIONS
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 2000
+SEEDS = 700
 TIMEOUT_SECONDS = 900
 EXPECTED_EVENTS = {
+    "adoption_awaited": "a reaper that waited for an adoption",
     "client_error_LODGE_LEASE_LOST": "a client's call to a fenced gateway",
+    "client_error_LODGE_LIMIT_REACHED": "a statement that a quota refused",
     "client_error_LODGE_STATEMENT_LOST": "a statement lost with its gateway",
     "event_loop_recovered": "an event loop that responded again after a stall",
     "gateway_doubted": "a node that seemed silent",
@@ -34,6 +36,7 @@ EXPECTED_EVENTS = {
     "session_adopted": "an adopted session",
     "session_lost": "a session that had ended when its replica returned",
     "session_reaped": "a session that the reaper ended",
+    "statement_handed_over": "a statement that a stopping gateway handed over",
     "statement_taken_over": "a statement that another replica completed",
     "unfinished_writes_undone": "a write that the reaper undid",
 }

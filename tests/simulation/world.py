@@ -12,33 +12,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from gateway.config import GatewayConfig
+from gateway.config import GatewayConfig, Limits
+from tests.simulation.adoptions import AdoptionChecker, CheckedAdopter
 from tests.simulation.api_server import ApiServer
 from tests.simulation.backend_channels import BackendChannels
 from tests.simulation.clients import Client, Workload
 from tests.simulation.environment import Environment
-from tests.simulation.faults import NO_FAULTS, choose_fault_plan
+from tests.simulation.faults import NO_FAULTS, Fault, choose_fault_plan
 from tests.simulation.gateways import GatewayProcess, ModelServer, Stores
 from tests.simulation.invariants import InvariantChecker, Violation
 from tests.simulation.locations import ModelLocations
 from tests.simulation.network import Network
 from tests.simulation.observer import Observer
 from tests.simulation.parameters import LEASE_SECONDS, Parameters
-from tests.simulation.patches import install_model
+from tests.simulation.patches import Replacements, install_model
 from tests.simulation.reapers import ReaperInputs, ReaperProcess
 from tests.simulation.records import ModelLeases, ModelSessionRecords
 from tests.simulation.schedule import Process, Schedule
+from tests.simulation.situations import Situation, situation_of
 from tests.simulation.spark import SparkServer
 from tests.simulation.storage import Storage
 from workspace.records import SessionRecord
 from workspace.workspaces import Workspace, Workspaces
 
-_FAULT_SECONDS = 36.0
 _SETTLE_SECONDS = 300.0
 """Covers a reaper whose pass was delayed. It may wait four times as long before the next pass."""
 _LONGEST_LATE_WRITE_SECONDS = 10.0
 _CHECK_INTERVAL_SECONDS = 4.0
+_ADOPTION_CHECK_SECONDS = 1.0
 _DETACHED_SECONDS = 15.0
 
 
@@ -80,22 +83,25 @@ class World:
         self._seed = seed
         self._schedule = schedule = Schedule(seed)
         self._random = schedule.random
-        self._parameters = parameters = Parameters.choose(self._random)
+        self._parameters = parameters = Parameters.choose(self._random, situation_of(seed))
         self._gateways: list[GatewayProcess] = []
         self._gateway_of: dict[Process, GatewayProcess] = {}
         self._processes: list[Process] = []
         self._restartable: list[Process] = []
         self._faults_are_over = False
-        self._checker = checker = InvariantChecker(schedule, lambda: self._gateways)
+        self._checker = checker = InvariantChecker(schedule, lambda: self._gateways, parameters.principal_tables)
         self._observer = observer = Observer(schedule, checker, self._gateway_of.get, trace)
         self._api = ApiServer(
             observer.on_record_change, "storage" if parameters.stores_records_as_files else "api server"
         )
         self._storage = Storage(root, observer.on_removal)
-        self._network = Network(schedule, observer.on_fault, lambda: self._restartable, self._crash)
+        self._network = Network(schedule, self._on_fault, lambda: self._restartable, self._crash)
         self._spark = SparkServer("sc://spark:15002", schedule, self._storage, observer.count)
-        self._environment = Environment(schedule, self._api, checker, observer, lambda: self._gateways)
+        self._environment = Environment(
+            schedule, self._api, checker, observer, lambda: self._gateways, parameters=parameters
+        )
         checker.attach(self._api, self._storage, self._spark.views_of, self._spark.writes_continue)
+        self._adoptions = AdoptionChecker(checker, self._api, lambda: self._gateways)
         workspace = Workspace("dfs.tmp", root, is_writable=True)
         self._config = GatewayConfig(
             listen="127.0.0.1:15002",
@@ -105,20 +111,26 @@ class World:
             lease_duration_seconds=LEASE_SECONDS,
             backends_end_with_gateway=False,
             detached_timeout_seconds=_DETACHED_SECONDS,
+            limits=Limits(principal_tables=parameters.principal_tables),
         )
 
     def run(self) -> History:
         schedule, parameters = self._schedule, self._parameters
-        with install_model(schedule, self._checker, self._current_server, self._create_channels), self._close_at_end():
+        replacements = Replacements(self._current_server, self._create_channels, self._create_adopter)
+        with install_model(schedule, self._checker, replacements), self._close_at_end():
             self._start()
-            schedule.run_until(_FAULT_SECONDS)
+            schedule.run_until(parameters.fault_seconds)
             self._stop_faults()
-            self._run_until_settled(_FAULT_SECONDS + _LONGEST_LATE_WRITE_SECONDS + parameters.longest_job_seconds)
+            self._run_until_settled(
+                parameters.fault_seconds + _LONGEST_LATE_WRITE_SECONDS + parameters.longest_job_seconds
+            )
         return History(self._seed, self._checker.violation, schedule.steps, self._checker.counts)
 
     def _start(self) -> None:
         parameters = self._parameters
-        self._network.fault_plan = choose_fault_plan(self._random, parameters.longest_fault_seconds)
+        self._network.fault_plan = choose_fault_plan(
+            self._random, parameters.longest_fault_seconds, parameters.situation
+        )
         self._spark.longest_late_write_seconds = _LONGEST_LATE_WRITE_SECONDS
         self._spark.longest_job_seconds = parameters.longest_job_seconds
         for _ in range(parameters.gateways):
@@ -128,6 +140,11 @@ class World:
         for number in range(parameters.clients):
             self._start_client(number)
         self._environment.start(deletes_records=not parameters.stores_records_as_files)
+        self._check_adoptions()
+
+    def _check_adoptions(self) -> None:
+        self._adoptions.check(self._schedule.now)
+        self._schedule.after(_ADOPTION_CHECK_SECONDS, self._check_adoptions)
 
     def _stop_faults(self) -> None:
         """End all faults, and bring back what was down, paused or partitioned."""
@@ -149,7 +166,7 @@ class World:
             self._schedule.run_until(until)
             leftovers = self._checker.find_leftovers()
             clean_checks = 0 if leftovers else clean_checks + 1
-            if leftovers and until >= _FAULT_SECONDS + _SETTLE_SECONDS:
+            if leftovers and until >= self._parameters.fault_seconds + _SETTLE_SECONDS:
                 self._checker.report_violation(*leftovers[0])
             until += _CHECK_INTERVAL_SECONDS
 
@@ -201,7 +218,7 @@ class World:
         )
         client = Client(
             process=process,
-            user_id=f"user-{number}",
+            user_id="user" if self._parameters.situation is Situation.QUOTA else f"user-{number}",
             workload=workload,
             gateways=lambda: [gateway for gateway in self._gateways if gateway.is_serving],
             checker=self._checker,
@@ -231,6 +248,13 @@ class World:
         self._schedule.wait(self._network.travel_seconds())
         if self._spark.down_until <= self._schedule.now:
             self._spark.release(record.principal, record.client_session_id)
+
+    def _on_fault(self, process: Process, fault: Fault, operation: str) -> None:
+        self._observer.on_fault(process, fault, operation)
+        self._adoptions.on_fault(process, self._schedule.now + 2 * self._network.fault_plan.longest_seconds)
+
+    def _create_adopter(self, *arguments: Any, **options: Any) -> CheckedAdopter:
+        return CheckedAdopter(self._adoptions, self._current_gateway(), *arguments, **options)
 
     def _current_server(self, **_: object) -> ModelServer:
         return self._current_gateway().server

@@ -107,6 +107,22 @@ async def test_session_with_a_living_holder_is_not_adopted(run: Start) -> None:
         assert replica.served() == {left.name}
 
 
+async def test_session_is_adopted_if_the_reaper_removes_its_second_lost_holder(run: Start) -> None:
+    """The record then names only a replica whose other sessions were adopted long ago."""
+    async with run(lease_seconds=6000.0, patience_seconds=0.3) as replicas:
+        shared, left = await replicas.create(STOPPED, 2)
+        moved = ReplicaId("client-moved")
+        update_record(replicas.records, shared.name, lambda record: add_holder(record, moved))
+        replicas.leases.renew(moved)
+        replicas.leases.stop(STOPPED)
+        replica = await replicas.start("one")
+        await until(lambda: replica.served() == {left.name}, "the other session is adopted")
+        lists = replica.records.calls["list_held"]
+        await until(lambda: replica.records.calls["list_held"] > lists, "the shared session is listed again")
+        update_record(replicas.records, shared.name, lambda record: remove_holders(record, {moved}))
+        await until(lambda: shared.name in replica.served(), "the shared session is adopted")
+
+
 async def test_abandoned_changes_are_handed_to_completion(run: Start) -> None:
     async with run(lease_seconds=6.0) as replicas:
         directory = TableUuid("00000000-0000-4000-8000-000000000001")

@@ -1,0 +1,38 @@
+"""Situations that are common in some seeds."""
+
+import enum
+
+
+class Situation(enum.Enum):
+    """A situation that is common in some seeds, because evenly chosen parameters hardly ever cause it.
+
+    Attributes:
+        ANY: Evenly chosen parameters.
+        STOPS: Gateways stop often, while statements run.
+        QUOTA: The clients are one principal, and reach its quota of temporary tables.
+        SILENCE: One gateway cannot read the session records, and so does not adopt the sessions of others.
+        RETURNS: Gateways lose their leases and return, while others are about to adopt their sessions.
+    """
+
+    ANY = enum.auto()
+    STOPS = enum.auto()
+    QUOTA = enum.auto()
+    SILENCE = enum.auto()
+    RETURNS = enum.auto()
+
+
+_SITUATIONS = (
+    Situation.ANY,
+    Situation.STOPS,
+    Situation.ANY,
+    Situation.QUOTA,
+    Situation.ANY,
+    Situation.SILENCE,
+    Situation.ANY,
+    Situation.RETURNS,
+)
+
+
+def situation_of(seed: int) -> Situation:
+    """Return the situation of a seed."""
+    return _SITUATIONS[seed % len(_SITUATIONS)]

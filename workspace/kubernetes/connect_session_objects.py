@@ -151,7 +151,12 @@ def stored_record(found: JsonObject, instance: str) -> StoredRecord:
 
 def version_of(found: JsonObject) -> Version:
     """Return the version of the session record in a ConnectSession object."""
-    return Version(f"{found['metadata']['uid']}.{found['metadata']['generation']}")
+    return version_at(found, found["metadata"]["generation"])
+
+
+def version_at(found: JsonObject, generation: int) -> Version:
+    """Return the version that the session record in a ConnectSession object had at a generation."""
+    return Version(f"{found['metadata']['uid']}.{generation}")
 
 
 def revision_of(found: JsonObject) -> object:

@@ -8,8 +8,9 @@ Guarantees in addition to those of :mod:`workspace.record_store`:
 1. Writing a status, or any other change of the metadata, does not change the version of a record. Only a deletion
    request does.
 2. ``list``, ``read`` and ``find`` return all changes that were acknowledged before the call.
-3. Every change writes a random revision. If the response to a change was lost, the revision shows whether the change
-   has taken effect. If this cannot be determined, RecordsUnavailableError is raised.
+3. Every change except a deletion writes a random revision. If the response to a change was lost, the revision shows
+   whether the change has taken effect. If the response to a deletion request was lost, the removal of the finalizer
+   decides which process has deleted the record. If the effect cannot be determined, RecordsUnavailableError is raised.
 4. If an object is damaged or has an unknown format, every operation that reads it fails with RecordsUnavailableError,
    including ``list``. The message contains the name of the object.
 5. When a record is deleted, its finalizer is removed last. If other finalizers still prevent the deletion of the
@@ -35,7 +36,7 @@ from workspace.kubernetes.connect_session_api import ConnectSessionApi
 from workspace.kubernetes.connect_session_objects import HOLDER_LABEL
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.object_watch import ObjectChanged, ObjectGone, ObjectsEvent, ObjectsListed, ObjectsUnreachable
-from workspace.records import SessionRecord
+from workspace.records import Phase, SessionRecord
 from workspace.retries import retry_on
 
 LARGEST_SPEC_BYTES = 1_400_000
@@ -43,6 +44,7 @@ LARGEST_SPEC_BYTES = 1_400_000
 
 _CHECK_DEFINITION = "Check that the installed definition of connectsessions.sparklodge.io belongs to this release."
 _PAUSE_AFTER_DAMAGE_SECONDS = 5.0
+_MOST_ENDING = 10_000
 
 
 class _ContendedError(record_store.RecordsUnavailableError):
@@ -65,6 +67,7 @@ class KubernetesSessionRecords:
     def __init__(self, connection: Connection, retry_policy: RetryPolicy | None = None) -> None:
         self._instance = connection.instance
         self._api = ConnectSessionApi(connection, retry_policy)
+        self._ending: dict[RecordName, JsonObject] = {}
 
     def create(self, record: SessionRecord) -> record_store.StoredRecord:
         """Store a new record."""
@@ -130,26 +133,37 @@ class KubernetesSessionRecords:
         _check_size(record, spec)
         patch = patches.replace_at_version(version, "/spec", spec)
         try:
-            return self._stored(self._change(record.name, version, revision, patch, record))
+            found = self._change(record.name, version, revision, patch, record)
         except ApiStatusError as error:
             raise self._refused(record, error) from error
+        if record.phase is Phase.ENDING and len(self._ending) < _MOST_ENDING:
+            self._ending[record.name] = {"kind": found["kind"], "metadata": found["metadata"]}
+        return self._stored(found)
 
     def delete(self, name: RecordName, version: record_store.Version) -> None:
         """Delete a record that still has the given version."""
-        revision = secrets.token_hex(8)
-        try:
-            patch = patches.replace_at_version(version, "/spec/revision", revision)
-            mine = self._change(name, version, revision, patch)
-        except ApiStatusError as error:
-            raise self._api.unavailable(error.message, _CHECK_DEFINITION) from error
+        found = self._ending.pop(name, None) or self._live(name)
+        if not _has_version(found, version, is_requested=False):
+            found = self._live(name)
+        is_requested = False
 
         @_retry_contended
         def attempt() -> None:
-            nonlocal mine
+            nonlocal found, is_requested
+            if not _has_version(found, version, is_requested=is_requested):
+                raise _changed(name)
             try:
-                self._remove(name, mine)
+                if not connect_session_objects.is_deletion_requested(found):
+                    found = self._api.delete(name, found)
+                    is_requested = True
+                # If the condition is false, another process has removed the finalizer.
+                if found["kind"] == connect_session_objects.KIND and not connect_session_objects.is_gone(found):
+                    self._api.patch(name, patches.remove_finalizer(found))
             except ApiStatusError as error:
-                mine = self._still_mine(name, revision, error)
+                if error.status == HTTPStatus.NOT_FOUND:
+                    raise (self._unclear(name) if error.was_lost else _not_found(name)) from error
+                is_requested = is_requested or error.was_lost
+                found = self._live(name)
                 raise _contended(name) from error
 
         attempt()
@@ -183,45 +197,18 @@ class KubernetesSessionRecords:
         label = patches.set_label(HOLDER_LABEL, labels, has_labels=bool(found["metadata"].get("labels")))
         return stored.record.name, [*patches.test_state(found), *label]
 
-    def _remove(self, name: RecordName, found: JsonObject) -> None:
-        """Delete an object and remove its finalizer.
-
-        Raises:
-            ApiStatusError: If the object has changed since it was read.
-        """
-        if not connect_session_objects.is_deletion_requested(found):
-            found = self._api.delete(name, found)
-        # If the condition is false, another process has removed the finalizer.
-        if found["kind"] == connect_session_objects.KIND and not connect_session_objects.is_gone(found):
-            self._api.patch(name, patches.remove_finalizer(found))
-
-    def _still_mine(self, name: RecordName, revision: str, error: ApiStatusError) -> JsonObject:
-        """Return the current object if it still has the given revision.
-
-        Raises:
-            RecordConflictError: If the record has changed.
-            RecordNotFoundError: If the record no longer exists.
-            RecordsUnavailableError: If this cannot be determined now.
-        """
-        if error.status == HTTPStatus.NOT_FOUND:
-            raise (self._unclear(name) if error.was_lost else _not_found(name)) from error
-        found = self._live(name)
-        if connect_session_objects.revision_of(found) != revision:
-            raise _changed(name) from error
-        return found
-
     def _change(
         self,
         name: RecordName,
         version: record_store.Version,
         revision: str,
         patch: patches.Patch | None,
-        record: SessionRecord | None = None,
+        record: SessionRecord,
     ) -> JsonObject:
         """Change an object that has the given version, and return the changed object.
 
-        The patch must include the given revision. It is None if no object can have the given version. If a record is
-        given, its holder label is written as well.
+        The patch must include the given revision. It is None if no object can have the given version. The holder label
+        of the record is written as well.
 
         Raises:
             RecordError: If the record has changed or no longer exists, or if this cannot be determined now.
@@ -231,15 +218,15 @@ class KubernetesSessionRecords:
             self._live(name)
             raise _changed(name)
 
-        labels = {} if record is None else connect_session_objects.labels_of_record(record, self._instance)
+        labels = connect_session_objects.labels_of_record(record, self._instance)
         has_labels = True
 
         @_retry_contended
         def attempt() -> JsonObject:
             nonlocal has_labels
-            label = patches.set_label(HOLDER_LABEL, labels, has_labels=has_labels) if labels else ()
+            label = patches.set_label(HOLDER_LABEL, labels, has_labels=has_labels)
             try:
-                return self._api.patch(name, [*patch, *label])
+                return self._api.patch(name, [*patch, *label, *patches.remove_managed_fields()])
             except ApiStatusError as error:
                 if error.status == HTTPStatus.NOT_FOUND:
                     raise _not_found(name) from error
@@ -343,6 +330,18 @@ class KubernetesSessionRecords:
 
 def _without_gone(found: Sequence[record_store.StoredRecord | None]) -> Sequence[record_store.StoredRecord]:
     return [stored for stored in found if stored is not None]
+
+
+def _has_version(found: JsonObject, version: record_store.Version, *, is_requested: bool) -> bool:
+    """Return whether an object has a version, or has had it before this process requested the deletion.
+
+    A deletion request increases the generation of an object by one.
+    """
+    now = connect_session_objects.version_of(found)
+    if now == version:
+        return True
+    before = connect_session_objects.version_at(found, found["metadata"]["generation"] - 1)
+    return is_requested and connect_session_objects.is_deletion_requested(found) and before == version
 
 
 def _contended(name: RecordName) -> _ContendedError:

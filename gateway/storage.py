@@ -12,6 +12,7 @@ Pool                   Calls                                                    
 ``leases``             reads, stops and deletions of leases                         abandoned
 ``locations``          changes of session locations that take a short time          waits
 ``large-locations``    changes of session locations that depend on their size       waits
+``session-ends``       ends of sessions: their records and session locations        waits
 ``workspace-reads``    names of tables and files in workspaces                      abandoned
 ``workspace-changes``  creation and removal of permanent tables                     waits
 ``users``              look-ups of operating system users                           abandoned
@@ -42,6 +43,7 @@ READ_SECONDS = 30.0
 _THREADS = 4
 _RECORD_THREADS = 16
 _READ_THREADS = 16
+_END_THREADS = 8
 _MAX_ABANDONED = 48
 
 _Parameters = ParamSpec("_Parameters")
@@ -75,6 +77,7 @@ class Storage:
         self._leases = _pool("leases", 1, "leases", max_abandoned=_THREADS)
         self._locations = _pool("locations", _THREADS, "session locations")
         self._large_locations = _pool("large-locations", _THREADS, "session locations")
+        self._session_ends = _pool("session-ends", _END_THREADS, "session records")
         self._workspace_changes = _pool("workspace-changes", _THREADS, "workspaces")
         self._users = _pool("users", _THREADS, "operating system users", max_abandoned=_THREADS)
         self.workspace_reads = make_workspace_reads()
@@ -102,6 +105,12 @@ class Storage:
     ) -> _Result:
         """Call a function whose run time depends on the size of tables in session locations."""
         return await _convert_errors(self._large_locations.run(function, *args, **kwargs))
+
+    async def run_end(
+        self, function: Callable[_Parameters, _Result], *args: _Parameters.args, **kwargs: _Parameters.kwargs
+    ) -> _Result:
+        """Call a function that ends a session."""
+        return await _convert_errors(self._session_ends.run(function, *args, **kwargs))
 
     async def run_lease(
         self, function: Callable[_Parameters, _Result], *args: _Parameters.args, **kwargs: _Parameters.kwargs
@@ -140,6 +149,7 @@ class Storage:
             self._leases,
             self._locations,
             self._large_locations,
+            self._session_ends,
             self._workspace_changes,
             self._users,
             self.workspace_reads,

@@ -23,6 +23,7 @@ Source: [architecture "Session records, leases and the reaper"].
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
@@ -39,7 +40,9 @@ from workspace.record_store import RecordError, StoredRecord
 from workspace.records import NO_REPLICA
 
 _WORKERS = 16
+_MOST_FAILURES = 16
 _RETRY_FACTOR = 1.5
+_REST_FACTOR = 2.0
 _LONGEST_RETRY_SECONDS = 60.0
 _CLOCK_SLACK_SECONDS = 0.05  # timers of the event loop may fire early
 _LOST = "its replica was lost or has stopped"
@@ -169,7 +172,7 @@ class Adopter:
             await asyncio.sleep(adoption.start_delay_seconds(self._peers.living))
             pause_seconds, waiting_before = self._patience_seconds, 0
             while lost in self._peers.lost:
-                begun_seconds, waiting = time.monotonic(), waiting_before
+                begun_seconds, waiting, rest_seconds = time.monotonic(), waiting_before, 0.0
                 try:
                     listing = await self._storage.read(self._list, lost, adoption)
                     await self._confirm_losses()
@@ -185,11 +188,13 @@ class Adopter:
                         return
                     waiting = listing.waiting
                     await self._adopt_all(listing.chosen, lost)
+                    # Listing thousands of sessions is expensive, and the other adopters may be as busy as this one.
+                    rest_seconds = _REST_FACTOR * (time.monotonic() - begun_seconds)
                 has_progress = waiting != waiting_before
                 waiting_before = waiting
                 retry_seconds = min(pause_seconds * _RETRY_FACTOR, _LONGEST_RETRY_SECONDS)
                 pause_seconds = self._patience_seconds if has_progress or not waiting else retry_seconds
-                next_seconds = begun_seconds + pause_seconds + _CLOCK_SLACK_SECONDS
+                next_seconds = begun_seconds + max(pause_seconds, rest_seconds) + _CLOCK_SLACK_SECONDS
                 await asyncio.sleep(max(0.0, next_seconds - time.monotonic()))
         finally:
             self._running.discard(lost)
@@ -219,24 +224,27 @@ class Adopter:
             self._left_changed.clear()
 
     async def _adopt_all(self, chosen: Sequence[StoredRecord], lost: ReplicaId | None) -> None:
-        """Adopt sessions. Stop at the first error, because the other sessions would probably fail too.
+        """Adopt sessions. Stop after several errors in succession, because the other sessions would probably fail too.
+
+        A session whose adoption fails is tried again after the others.
 
         Args:
             chosen: The sessions.
             lost: The replica that was lost. None for sessions without holders.
         """
-        is_stopped = False
+        failures, waiting = 0, deque(chosen)
 
         def remaining() -> Iterator[StoredRecord]:
-            for stored in chosen:
+            while waiting:
+                stored = waiting.popleft()
                 name = stored.record.name
-                if is_stopped or (lost is not None and lost not in self._peers.lost):
+                if failures >= _MOST_FAILURES or (lost is not None and lost not in self._peers.lost):
                     return
                 if self.left.get(name) is stored if lost is None else is_adoptable(stored, self._peers.lost):
                     yield stored
 
         async def adopt(stored: StoredRecord) -> None:
-            nonlocal is_stopped
+            nonlocal failures
             name = stored.record.name
             try:
                 async with self._slots:
@@ -246,8 +254,11 @@ class Adopter:
                         session = await self._sessions.adopt(stored, self._peers.lost, reason=_LOST)
             except (GatewayError, RecordError) as error:
                 log.warning("session_not_adopted", location=stored.record.session_uuid, reason=str(error))
-                is_stopped = isinstance(error, GatewayError)
+                if isinstance(error, GatewayError):
+                    failures += 1
+                    waiting.append(stored)
                 return
+            failures = 0
             if session is not None:
                 self._complete(session, stored)
                 if self.left.get(name) is stored:

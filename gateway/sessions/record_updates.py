@@ -155,13 +155,21 @@ class RecordUpdates:
         with suppress(RecordNotFoundError):
             await self._storage.update(name, remove_this_replica)
 
-    async def end(self, session: Session, reason: str, *, only_if_last: bool = False) -> bool:
+    async def list_own(self) -> dict[RecordName, StoredRecord]:
+        """Return the records of all sessions of this replica, by record name."""
+        found = await self._storage.read(self._storage.records.list_held, self._replica)
+        return {stored.record.name: stored for stored in found}
+
+    async def end(
+        self, session: Session, reason: str, *, only_if_last: bool = False, known: StoredRecord | None = None
+    ) -> bool:
         """End a session: delete its session record and its session location.
 
         Args:
             session: The session to end.
             reason: Why the session ends. The reason is logged.
             only_if_last: If True and another replica also serves the session, this replica only leaves the session.
+            known: The record of the session as it was read earlier. By default, the record is read.
 
         Returns:
             Whether this call ended the session.
@@ -172,7 +180,7 @@ class RecordUpdates:
         """
         self._lease.require_valid()
         try:
-            ended = await self._storage.run_slow(self._end, session, only_if_last=only_if_last)
+            ended = await self._storage.run_end(self._end, session, known, only_if_last=only_if_last)
         except OSError as error:
             log.error("session_end_left_to_reaper", reason=str(error))
             return False
@@ -210,19 +218,34 @@ class RecordUpdates:
             self._storage.records, name, lambda stored: add_holder(stored, self._replica), must_write=True
         ).record
 
+    def _end(self, session: Session, known: StoredRecord | None, *, only_if_last: bool) -> EndedSession | None:
+        if known is not None:
+            with suppress(RecordConflictError):
+                return self._end_at(session, known, only_if_last=only_if_last)
+        return self._read_and_end(session, only_if_last=only_if_last)
+
     @retry_on(RecordConflictError)
-    def _end(self, session: Session, *, only_if_last: bool) -> EndedSession | None:
-        records = self._storage.records
+    def _read_and_end(self, session: Session, *, only_if_last: bool) -> EndedSession | None:
         try:
-            stored = records.read(session.record_name)
-            if stored.record.session_uuid != session.uuid:
-                return None
-            if only_if_last and not self._is_last_holder(stored.record):
-                without_this_replica = remove_holders(stored.record, {self._replica})
-                if without_this_replica != stored.record:
-                    records.replace(without_this_replica, stored.version)
-                return None
+            stored = self._storage.records.read(session.record_name)
         except RecordNotFoundError:
+            return None
+        return self._end_at(session, stored, only_if_last=only_if_last)
+
+    def _end_at(self, session: Session, stored: StoredRecord, *, only_if_last: bool) -> EndedSession | None:
+        """End or leave a session whose record has not changed since it was read.
+
+        Raises:
+            RecordConflictError: If the record has changed.
+        """
+        records = self._storage.records
+        if stored.record.session_uuid != session.uuid:
+            return None
+        if only_if_last and not self._is_last_holder(stored.record):
+            without_this_replica = remove_holders(stored.record, {self._replica})
+            if without_this_replica != stored.record:
+                with suppress(RecordNotFoundError):
+                    records.replace(without_this_replica, stored.version)
             return None
         return end_session(records, self._storage.locations, stored)
 

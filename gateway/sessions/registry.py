@@ -57,6 +57,8 @@ from workspace.records import Phase
 from workspace.storage_paths import StoragePath
 
 _CONCURRENT_UPDATES = 16
+_FEWEST_LISTED = 100
+"""The number of idle sessions from which their records are listed at once instead of read one by one."""
 _STOP_SECONDS = 10.0
 
 log = structlog.get_logger(__name__)
@@ -365,10 +367,23 @@ class Sessions:
         for session in self.all():
             if session.is_idle(self._idle_timeout_seconds):
                 idle.setdefault(session.backend, []).append(session)
-        await for_each(idle.values(), self._end_idle_of_backend, workers=_CONCURRENT_UPDATES)
+        records = dict[RecordName, StoredRecord]()
+        if sum(map(len, idle.values())) >= _FEWEST_LISTED:
+            with _log_failure():
+                records = await self._records.list_own()
 
-    async def _end_idle_of_backend(self, sessions: Sequence[Session]) -> None:
-        """End the idle sessions of one backend. If the backend does not respond to a check, no other checks follow."""
+        async def end_idle_of_backend(sessions: Sequence[Session]) -> None:
+            await self._end_idle_of_backend(sessions, records)
+
+        await for_each(idle.values(), end_idle_of_backend, workers=_CONCURRENT_UPDATES)
+
+    async def _end_idle_of_backend(self, sessions: Sequence[Session], records: dict[RecordName, StoredRecord]) -> None:
+        """End the idle sessions of one backend. If the backend does not respond to a check, no other checks follow.
+
+        Args:
+            sessions: The sessions.
+            records: Known records of sessions, which are removed when they are used. Other records are read.
+        """
         is_unreachable = False
 
         async def end(session: Session) -> None:
@@ -376,7 +391,7 @@ class Sessions:
             with session.log_context(), _log_failure():
                 activity = Activity.UNREACHABLE if is_unreachable else await find_activity(session)
                 is_unreachable = activity is Activity.UNREACHABLE
-                await self._end_if_idle(session, activity)
+                await self._end_if_idle(session, activity, records.pop(session.record_name, None))
 
         await for_each(sessions, end, workers=_CONCURRENT_UPDATES)
 
@@ -479,7 +494,7 @@ class Sessions:
         else:
             await self._records.leave(update.record, session)
 
-    async def _end_if_idle(self, session: Session, activity: Activity) -> None:
+    async def _end_if_idle(self, session: Session, activity: Activity, known: StoredRecord | None) -> None:
         if activity is Activity.POSSIBLE:
             session.last_active_seconds = time.monotonic()
             return
@@ -487,11 +502,11 @@ class Sessions:
         async with self._lock(session.record_name):
             if session.is_idle(timeout_seconds) and self._served.get(session.key) is session:
                 with self._stop_serving(session, ends=True):
-                    await self._end_or_leave(session, IDLE)
+                    await self._end_or_leave(session, IDLE, known)
 
-    async def _end_or_leave(self, session: Session, reason: str) -> None:
+    async def _end_or_leave(self, session: Session, reason: str, known: StoredRecord | None = None) -> None:
         """End a session for all replicas, or only leave it if another replica serves it."""
-        if await self._records.end(session, reason, only_if_last=True):
+        if await self._records.end(session, reason, only_if_last=True, known=known):
             await release_session(session)
 
     @asynccontextmanager

@@ -10,18 +10,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from kubernetes.client import CustomObjectsApi
 
 from workspace.identifiers import RecordName
 from workspace.kubernetes.api_server import ApiServer, JsonObject, RetryPolicy
 from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, object_name
-from workspace.kubernetes.connection import Connection
+from workspace.kubernetes.connection import Connection, send_json
 from workspace.kubernetes.object_watch import ObjectsEvent, watch_objects
 from workspace.kubernetes.patches import CONTENT_TYPE, Patch
 from workspace.record_store import RecordsUnavailableError
 
 _DESCRIPTION = "session records"
+_STRICT = "?fieldValidation=Strict"
 _SELECTOR_CHARACTERS = re.compile(r"[\\,=]")
 _Converted = TypeVar("_Converted")
 
@@ -40,6 +42,8 @@ class ConnectSessionApi:
         self._instance = connection.instance
         self._server = ApiServer(connection, _DESCRIPTION, PLURAL, retry_policy)
         self._watch_server = ApiServer(connection, _DESCRIPTION, PLURAL, RetryPolicy(repeat_seconds=0.0))
+        self._client = connection.api_client
+        self._path = f"/apis/{GROUP}/{API_VERSION}/namespaces/{quote(connection.namespace)}/{PLURAL}"
         self._api = CustomObjectsApi(connection.api_client)
         self._resource: Mapping[str, Any] = {
             "group": GROUP,
@@ -50,22 +54,22 @@ class ConnectSessionApi:
 
     def create(self, body: JsonObject) -> JsonObject:
         """Create a ConnectSession object."""
-        return self._request(self._api.create_namespaced_custom_object, body=body, field_validation="Strict")
+        return self._send("POST", _STRICT, body)
 
     def read(self, name: RecordName) -> JsonObject:
         """Return the ConnectSession object of a session record."""
-        return self._request(self._api.get_namespaced_custom_object, name=object_name(self._instance, name))
+        return self._send("GET", self._object(name))
 
     def patch(self, name: RecordName, patch: Patch) -> JsonObject:
         """Apply a patch to the ConnectSession object of a session record."""
-        return self._patch(self._api.patch_namespaced_custom_object, name, patch)
+        return self._send("PATCH", f"{self._object(name)}{_STRICT}", patch, CONTENT_TYPE)
 
     def patch_status(self, name: RecordName, patch: Patch) -> JsonObject:
         """Apply a patch to the status of the ConnectSession object of a session record.
 
         The API server ignores all other parts of the patch.
         """
-        return self._patch(self._api.patch_namespaced_custom_object_status, name, patch)
+        return self._send("PATCH", f"{self._object(name)}/status{_STRICT}", patch, CONTENT_TYPE)
 
     def delete(self, name: RecordName, found: JsonObject) -> JsonObject:
         """Delete a ConnectSession object if it has not changed since it was read.
@@ -73,11 +77,8 @@ class ConnectSessionApi:
         If finalizers delay the deletion, the result is the object. Otherwise, it is a status.
         """
         state = {key: found["metadata"][key] for key in ("uid", "resourceVersion")}
-        return self._request(
-            self._api.delete_namespaced_custom_object,
-            name=object_name(self._instance, name),
-            body={"preconditions": state, "propagationPolicy": "Background"},
-        )
+        body = {"preconditions": state, "propagationPolicy": "Background"}
+        return self._send("DELETE", self._object(name), body)
 
     def list(self, convert: Callable[[JsonObject], _Converted], labels: str | None = None) -> Sequence[_Converted]:
         """Return the ConnectSession objects that match a label selector, each converted by a function."""
@@ -119,17 +120,13 @@ class ConnectSessionApi:
             label_selector=labels,
         )
 
-    def _patch(self, request: Callable[..., Any], name: RecordName, patch: Patch) -> JsonObject:
-        return self._request(
-            request,
-            name=object_name(self._instance, name),
-            body=patch,
-            field_validation="Strict",
-            _content_type=CONTENT_TYPE,
-        )
+    def _object(self, name: RecordName) -> str:
+        """Return the path of the ConnectSession object of a session record."""
+        return f"/{object_name(self._instance, name)}"
 
-    def _request(self, request: Callable[..., Any], **arguments: Any) -> JsonObject:
-        return self._server.request(partial(request, **self._resource, **arguments))
+    def _send(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> JsonObject:
+        request = partial(send_json, self._client, method, f"{self._path}{path}", body, content_type)
+        return self._server.request(request)
 
 
 def _escape(value: str) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 from kubernetes.client import CustomObjectsApi
 
@@ -43,7 +42,7 @@ class ConnectSessionApi:
         self._server = ApiServer(connection, _DESCRIPTION, PLURAL, retry_policy)
         self._watch_server = ApiServer(connection, _DESCRIPTION, PLURAL, RetryPolicy(repeat_seconds=0.0))
         self._client = connection.api_client
-        self._path = f"/apis/{GROUP}/{API_VERSION}/namespaces/{quote(connection.namespace)}/{PLURAL}"
+        self._path = f"/apis/{GROUP}/{API_VERSION}/namespaces/{connection.namespace}/{PLURAL}"
         self._api = CustomObjectsApi(connection.api_client)
         self._resource: Mapping[str, Any] = {
             "group": GROUP,

@@ -282,6 +282,22 @@ def confirm_orphans(decisions: Decisions, records: Iterable[StoredRecord]) -> De
     )
 
 
+def confirm_gone(decisions: Decisions, gone: Set[ReplicaId]) -> Decisions:
+    """Return the decisions without changes of records for replicas that have returned.
+
+    Args:
+        decisions: The decisions for a snapshot, whose leases are older than its records.
+        gone: The replicas that are gone by leases that were listed after the snapshot.
+    """
+    forget = ((stored, replicas & gone) for stored, replicas in decisions.forget)
+    undo = ((stored, replicas & gone) for stored, replicas in decisions.undo)
+    return replace(
+        decisions,
+        forget=tuple((stored, replicas) for stored, replicas in forget if replicas),
+        undo=tuple((stored, replicas) for stored, replicas in undo if replicas),
+    )
+
+
 def due_seconds(history: History, now_seconds: float, grace_period_seconds: float) -> float:
     """Return the monotonic time at which the next grace period of a record ends.
 

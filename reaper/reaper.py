@@ -29,7 +29,16 @@ from functools import partial
 
 import structlog
 
-from reaper.decisions import Decisions, History, Snapshot, confirm_orphans, decide, due_seconds, extend_history
+from reaper.decisions import (
+    Decisions,
+    History,
+    Snapshot,
+    confirm_gone,
+    confirm_orphans,
+    decide,
+    due_seconds,
+    extend_history,
+)
 from reaper.holds import MASS_EXPIRY, RECORDS, ROOT, STORAGE, Holds
 from reaper.mass_expiry import NEVER, MassExpiry, MassExpiryRule, evaluate_mass_expiry
 from reaper.removals import Release, Removals
@@ -207,14 +216,16 @@ class Reaper:
         self.holds.begin(ROOT if isinstance(error, RootError) else kind, str(error))
 
     def _select_due(self, decisions: Decisions, snapshot: Snapshot) -> Decisions:
-        """Return the decisions without completed work and without disproved orphans.
+        """Return the decisions without completed work, returned replicas and disproved orphans.
 
         Work is removed if it was completed after the storage was listed. Orphans are removed if the current records
         refer to them.
 
         Raises:
-            RecordsUnavailableError: If the current records cannot be read.
+            RecordsUnavailableError: If the current records or leases cannot be read.
         """
+        if decisions.forget or decisions.undo:
+            decisions = confirm_gone(decisions, self.snapshot_reader.read_lost() | snapshot.ended)
         done = self.ends.done_since(snapshot.storage_seconds) | self.purges.done_since(snapshot.storage_seconds)
 
         def is_due(key: WorkKey) -> bool:

@@ -124,6 +124,21 @@ class SnapshotReader:
             doubted=hosts.doubted,
         )
 
+    def read_lost(self) -> Set[ReplicaId]:
+        """List the leases again, and return the lost replicas.
+
+        A replica that has returned changes its session records after it has renewed its lease. If this method, called
+        after a record was read, returns the replica, a change of this version of the record conflicts with the return.
+
+        Raises:
+            RecordsUnavailableError: If the leases cannot be read.
+        """
+        begun_seconds = self._monotonic()
+        leases = self._leases.list()
+        with self._observing:
+            self._observer.observe(leases, self._named, self._monotonic())
+            return self._observer.lost(begun_seconds)
+
     def observe_leases(self, leases: Mapping[ReplicaId, RenewalMark]) -> None:
         """Record the leases from a watch, between two snapshots.
 

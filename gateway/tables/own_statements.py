@@ -382,9 +382,16 @@ class OwnStatements:
 
         This replica counts as lost too, because it does not run an operation for the change. So does a replica that
         handed over the change.
+
+        The leases are listed after the record was read. A replica that was lost before may have returned and begun the
+        change.
         """
-        if replica in {self._replica, NO_REPLICA} or replica in self._sessions.peers.lost:
+        if replica in {self._replica, NO_REPLICA}:
             return True
+        peers = self._sessions.peers
+        if replica in peers.lost:
+            await peers.observe()
+            return replica in peers.lost
         leases = await self._storage.run_lease(self._storage.leases.list)
         observer.observe(leases, {replica}, time.monotonic())
         return replica in observer.lost(time.monotonic())

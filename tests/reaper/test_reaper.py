@@ -92,6 +92,23 @@ def test_lost_replica_is_removed_from_holders_of_live_session(world: Any) -> Non
     assert world.is_there(stored)
 
 
+def test_replica_that_returns_while_a_pass_reads_the_records_stays_a_holder(world: Any) -> None:
+    stored = world.start_session("returned", "alive")
+    name = stored.record.name
+    world.passes(1, "returned", "alive")
+
+    def read_after_return() -> Any:
+        world.leases.renew(ReplicaId("returned"))
+        update_record(world.records, name, lambda record: add_holder(record, ReplicaId("returned")), must_write=True)
+        return world.records.list()
+
+    world.now_seconds += LEASE_SECONDS + 1
+    world.leases.renew(ReplicaId("alive"))
+    with mock.patch.object(world.reaper.snapshot_reader, "_read_records", read_after_return):
+        world.reaper.run_once()
+    assert world.records.read(name).record.holders == {"returned", "alive"}
+
+
 def test_live_holder_has_grace_period_to_complete_the_end(world: Any) -> None:
     stored = world.start_session("alive")
     update_record(world.records, stored.record.name, mark_ending)

@@ -31,7 +31,7 @@ The modules promise more:
 10. A statement takes effect at most once, even if several gateways receive it. At most one directory that it wrote
     becomes a part of a table, unless it was undone.
 11. A gateway that stops does not undo a write that can continue.
-12. No other gateway removes a gateway with a valid lease from the record of a session that it serves.
+12. Nobody else removes a gateway with a valid lease from the record of a session that it serves.
 13. A gateway adopts a session for which it must choose another gateway only after that was silent for the patience.
 14. A session of lost replicas is adopted or ended within a bounded time after a gateway noticed the loss, if no fault
     affects that gateway, even if all other gateways are silent.
@@ -379,8 +379,7 @@ class InvariantChecker:
 
     def _check_removed_holders(self, old: SessionRecord, new: SessionRecord) -> None:
         removed = old.holders - new.holders
-        is_by_gateway = any(gateway.process is self._schedule.process for gateway in self._gateways())
-        for gateway in self._gateways() if removed and is_by_gateway else ():
+        for gateway in self._gateways() if removed else ():
             is_own = gateway.process is self._schedule.process
             if not is_own and gateway.serves_with_lease(old.session_uuid) and gateway.replica in removed:
                 text = f"{self._schedule.process} removes {gateway.process} from {old.session_uuid}, which it serves"

@@ -349,8 +349,7 @@ class Operations:
 
     async def end_all(self) -> None:
         """Interrupt all operations, and wait until they are undone."""
-        for operation in list(self._by_key.values()):
-            await operation.interrupt()
+        await asyncio.gather(*(operation.interrupt() for operation in list(self._by_key.values())))
 
     def _of_session(self, key: SessionKey) -> Sequence[Operation]:
         return [operation for operation in self._by_key.values() if operation.session_key == key]

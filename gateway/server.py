@@ -42,6 +42,7 @@ _CLOSE_SECONDS = 2.0  # for short calls that run when the gateway begins to stop
 _CLOSE_PAUSE_SECONDS = 0.1
 _TURNS_UNTIL_STOP = 3  # turns of the event loop until a server that was asked to stop has begun to stop
 _CREDENTIALS_SECONDS = 2.0
+_END_SECONDS = 4.0  # for work that a drain did not end, so that the lease is stopped before the process is killed
 _HANDOVER_SECONDS = 5.0  # the last part of the drain, in which writes are handed over and the rest is undone
 
 log = structlog.get_logger(__name__)
@@ -273,7 +274,8 @@ class Gateway:
             if has_peers:
                 self._drain.hand_over()
             await self._close_connections(min(begun_seconds + _CLOSE_SECONDS, finish_seconds))
-        stopping = asyncio.create_task(self._server.stop(drain_seconds))
+        stop_seconds = max(0.0, begun_seconds + drain_seconds - time.monotonic())
+        stopping = asyncio.create_task(self._server.stop(stop_seconds))
         if hands_over:
             await self._close_new_connections()
             if not has_peers:
@@ -284,11 +286,12 @@ class Gateway:
         await self._finish(stopping, begun_seconds + max(drain_seconds, _HANDOVER_SECONDS))
         if hands_over:
             self._drain.end()
-        await stopping
-        await self._authenticator.stop()
-        await self._operations.end_all()
-        await self._service.stop()
-        await self._statements.stop()
+        try:
+            async with asyncio.timeout(_END_SECONDS if hands_over else None):
+                await stopping
+                await self._end_work()
+        except TimeoutError:
+            log.warning("gateway_stopped_with_unfinished_work")
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -316,6 +319,13 @@ class Gateway:
         await asyncio.wait([stopping], timeout=max(end_seconds - time.monotonic(), 0))
         await self._operations.wait(end_seconds - time.monotonic())
 
+    async def _end_work(self) -> None:
+        """End what still runs after the drain."""
+        await self._authenticator.stop()
+        await self._operations.end_all()
+        await self._service.stop()
+        await self._statements.stop()
+
     async def _has_peers(self) -> bool:
         """Return whether another replica is running, as far as this replica knows."""
         peers = self._sessions.peers
@@ -330,18 +340,23 @@ class Gateway:
         The connections that are busy at the given monotonic time stay open.
         """
         connections = IdleConnections(self._addresses.ports)
-        while time.monotonic() < end_seconds:
-            busy = self._admission.busy_peers
-            if not await asyncio.to_thread(connections.close, busy) and not busy:
-                break
-            await asyncio.sleep(_CLOSE_PAUSE_SECONDS)
-        connections.close(self._admission.busy_peers, at_once=True)
+        try:
+            while time.monotonic() < end_seconds:
+                busy = self._admission.busy_peers
+                if not await asyncio.to_thread(connections.close, busy) and not busy:
+                    break
+                await asyncio.sleep(_CLOSE_PAUSE_SECONDS)
+            await asyncio.to_thread(connections.close, self._admission.busy_peers, at_once=True)
+        except OSError as error:
+            log.warning("connections_not_closed", reason=str(error))
 
     async def _close_new_connections(self) -> None:
         """Close connections that clients have opened since the last pass, after the server has begun to stop."""
         for _ in range(_TURNS_UNTIL_STOP):
             await asyncio.sleep(0)
-        IdleConnections(self._addresses.ports).close(self._admission.busy_peers, at_once=True)
+        connections, busy = IdleConnections(self._addresses.ports), self._admission.busy_peers
+        with suppress(OSError):  # the log already contains it
+            await asyncio.to_thread(connections.close, busy, at_once=True)
 
     async def _set_health(self, status: int) -> None:
         for name in ("", SERVICE.strip("/")):

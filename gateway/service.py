@@ -224,7 +224,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         """
         if request.method in _STARTS_NO_SESSION:
             return await self._sessions.open_existing(request.key)
-        if not request.continues_session():
+        if not await self._pools.decode(len(request.data), request.continues_session):
             return await self._sessions.open(request.key)
         session = await self._sessions.open_existing(request.key)
         if session is None:

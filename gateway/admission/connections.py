@@ -44,7 +44,7 @@ def close_connection(peer: str) -> bool:
 class IdleConnections:
     """Closes the connections of clients that have no open call.
 
-    A call that the client sends at the same moment fails with ``UNAVAILABLE``.
+    A call fails with ``UNAVAILABLE`` if the client sends it at the same moment, or if it has not been admitted.
 
     Args:
         ports: The ports on which the gateway listens.
@@ -64,6 +64,9 @@ class IdleConnections:
 
         Returns:
             The number of idle connections that are still open.
+
+        Raises:
+            OSError: If this process has too many open files.
         """
         busy = {_address(peer) for peer in busy_peers}
         idle = set[_Address]()
@@ -124,7 +127,14 @@ def _sockets() -> Iterator[socket.socket]:
     for name in os.listdir(_OPEN_FILES):  # noqa: PTH208 - the names are numbers, not paths
         try:
             number = int(name)
-            if stat.S_ISSOCK(os.fstat(number).st_mode):
-                yield socket.socket(fileno=os.dup(number))
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
+                continue
+            copy = os.dup(number)
         except OSError:  # it was closed since it was listed
             continue
+        try:
+            connection = socket.socket(fileno=copy)
+        except OSError:  # it is of an unknown kind
+            os.close(copy)
+        else:
+            yield connection

@@ -60,8 +60,8 @@ class _Listing:
     Attributes:
         chosen: The sessions that this replica adopts.
         waiting: The number of sessions that nobody has adopted.
-        named: The number of sessions that continue and whose records name the lost replica. Another replica may serve
-            some of them. If it is lost too, they wait for an adoption.
+        named: The number of active sessions whose records name the lost replica. They include sessions that another
+            replica serves. If that replica is lost too, these sessions wait for an adoption.
         shared: The sessions that this replica already serves, with changes of other replicas.
     """
 

@@ -8,8 +8,8 @@ Guarantees:
 1. Replicas that see the same living replicas choose the same replica for each session (rendezvous hashing).
 2. The sessions of a lost replica are spread among at most ``MOST_ADOPTERS`` replicas. The other replicas do not read
    the sessions before these replicas had the time to adopt them; see :meth:`Adoption.start_delay_seconds`.
-3. A chosen replica is *silent* if none of the sessions for which it was chosen has left the list for the patience. The
-   next replica in the ranking is then chosen for these sessions.
+3. A chosen replica is *silent* if none of the sessions for which it was chosen was adopted for ``patience_seconds``.
+   The next replica in the ranking is then chosen for these sessions.
 4. A replica never finds itself silent. Therefore, each replica finally chooses itself if all others are silent.
 
 Not guaranteed: that only one replica chooses itself. Replicas that see different living replicas may choose

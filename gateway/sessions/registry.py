@@ -59,7 +59,7 @@ from workspace.storage_paths import StoragePath
 _CONCURRENT_UPDATES = 16
 _FEWEST_LISTED = 100
 """The number of idle sessions from which their records are listed at once instead of read one by one."""
-_STOP_SECONDS = 10.0
+_STOP_SECONDS = 3.0
 
 log = structlog.get_logger(__name__)
 
@@ -421,7 +421,7 @@ class Sessions:
             self._is_renewing = False
             self._lease_thread.request_stop()
             await self._storage.run_lease(self._lease_thread.join, _STOP_SECONDS)
-        is_named = bool(self._served) or bool(self._pending.all())
+        is_named = bool(self._served or self._opening or self._pending.all())
         for session in self.all():
             self._forget(session)
         try:

@@ -113,7 +113,7 @@ class ReplicaLease:
         await self._storage.run_lease(self._storage.leases.stop, self._replica)
 
     async def delete(self) -> None:
-        """Delete the lease because the replica stops.
+        """Delete the lease because the replica stops, and no session record names the replica.
 
         Raises:
             GatewayError: If the storage of leases does not respond.

@@ -174,6 +174,7 @@ async def adopt_sessions_of_killed_replica(replicas: AdoptingReplicas, *, sessio
         name = f"replica-{number}"
         records = await replicas.create(name, sessions, first=sessions * (number + 1))
         others[name] = {record.name for record in records}
+    for name in others:  # soon after each other, so that all know each other when they notice the loss
         await replicas.start(name)
     bystander = await replicas.start("bystander", adopts=False)
     adopters = [replica for replica in replicas.all if replica is not bystander]

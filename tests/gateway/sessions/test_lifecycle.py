@@ -92,7 +92,7 @@ def test_two_replicas_serve_the_same_session(start_lodge, lodge, spark_server, c
 @pytest.mark.slow
 def test_reaper_removes_only_the_sessions_that_no_gateway_adopts(start_lodge, spark_server, connect, wait_until):
     # The adopter that is chosen first may be the gateway without the backend. The other one then adopts the session.
-    times = ("--lease-duration", "1s", "--grace-period", "10s")
+    times = ("--lease-duration", "1s", "--grace-period", "15s")
     gateway = start_lodge(*times, backend=spark_server)
     others = [start_lodge(*times, backend=spark_server, beside=gateway)]
     others.append(start_lodge(*times, backend="sc://127.0.0.1:1", beside=gateway, reaper="--reaper"))

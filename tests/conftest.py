@@ -28,7 +28,7 @@ settings.load_profile("lodge")
 REPOSITORY = Path(__file__).parents[1]
 START_SECONDS = 120
 STOP_SECONDS = 30
-QUICK_COMPILER = "-XX:TieredStopAtLevel=1"  # servers of tests end before optimised code pays off
+QUICK_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"  # tests end before optimised code pays off
 SPARK_STARTED = re.compile(r"Spark Connect server started at: (\S+:\d+)")
 READY = re.compile(r"Lodge is ready at (sc://\S+)")
 

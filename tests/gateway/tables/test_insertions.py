@@ -170,9 +170,9 @@ def test_cached_table_shows_inserted_rows(table):
 @pytest.mark.parametrize(
     "text",
     [
-        "create temporary table slow as select count(*) a, '' b from range(10000000000L)",
-        "insert into t select count(*), '' from range(10000000000L)",
-        "insert overwrite t select count(*), '' from range(10000000000L)",
+        "create temporary table slow as select count(*) a, '' b from range(500000000L)",
+        "insert into t select count(*), '' from range(500000000L)",
+        "insert overwrite t select count(*), '' from range(500000000L)",
     ],
 )
 def test_interrupted_statement_leaves_nothing(table, wait_until, text):

@@ -17,6 +17,7 @@ from tests.simulation.mutations import MUTATIONS
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 700
+MUTATION_SEEDS = 3000
 TIMEOUT_SECONDS = 900
 EXPECTED_EVENTS = {
     "adoption_awaited": "a reaper that waited for an adoption",
@@ -76,7 +77,7 @@ def test_invariants_hold_in_all_histories() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_simulation_finds_every_mutation() -> None:
-    parts = [(f"--mutations={part}/{PROCESSES}", "--seeds", str(SEEDS)) for part in range(1, PROCESSES + 1)]
+    parts = [(f"--mutations={part}/{PROCESSES}", "--seeds", str(MUTATION_SEEDS)) for part in range(1, PROCESSES + 1)]
     found = [line for line in run_parts(parts).splitlines() if line.startswith("found: ")]
     assert len(set(found)) == len(MUTATIONS)
 

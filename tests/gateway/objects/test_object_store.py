@@ -96,14 +96,13 @@ def test_session_end_leaves_no_object(connect: Any, in_object_store: Any, wait_u
     assert session_uuid not in {stored.record.session_uuid for stored in in_object_store.records.list()}
 
 
-def test_reaper_removes_only_locations_of_killed_gateway(connect: Any, in_object_store: Any, wait_until: Any) -> None:
+def test_reaper_removes_locations_of_killed_gateway(connect: Any, in_object_store: Any, wait_until: Any) -> None:
     connect().sql(f"create temporary table t as {ROWS}").collect()
     lost = in_object_store.locations.list()
-    with in_object_store.gateway.stopped():
-        pass
+    with in_object_store.gateway.stopped():  # otherwise, the gateway adopts the sessions
+        wait_until(lambda: not in_object_store.locations.list() & lost, "the reaper removes the lost locations", 120)
     kept = connect()
     kept.sql(f"create temporary table t as {ROWS}").collect()
-    wait_until(lambda: not in_object_store.locations.list() & lost, "the reaper removes the lost locations", 120)
     wait_until(lambda: not in_object_store.locations.trash(), "all their objects are gone", 60)
     assert not any(in_object_store.storage.keys(session_uuid) for session_uuid in lost)
     assert kept.table("t").count() == 100

@@ -31,7 +31,7 @@ test: check ## Run the checks and the quick tests, at most 8 minutes
 test-slow: setup ## Run only the slow tests
 	@$(PYTEST) -m slow
 
-test-all: programs-if-go ## Run the checks and all tests, at most 25 minutes after the first time
+test-all: programs-if-go ## Run the checks and all tests, about 40 minutes after the first time
 	@$(MAKE) --no-print-directory test test-slow
 
 .PHONY: programs-if-go

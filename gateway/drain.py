@@ -6,8 +6,8 @@ Therefore, a stopping gateway does not interrupt what can continue elsewhere. It
 which every client reattaches.
 
 A gRPC server that stops ends a call with ``CANCELLED`` if the call arrives before the client knows of the stop. Clients
-do not repeat such a call. Therefore, the gateway first refuses new calls and closes the connections without open calls.
-Clients repeat a call that was refused, or whose connection was closed.
+do not repeat such a call. Therefore, the gateway first refuses new calls and new connections, and closes connections
+without open calls. Clients repeat a call that was refused, or whose connection was closed.
 
 Guarantees:
 
@@ -55,19 +55,18 @@ class Drain:
     """What a stopping gateway hands over.
 
     Attributes:
-        is_refusing: Whether new calls are refused.
         is_handing_over: Whether :meth:`hand_over` was called.
     """
 
     def __init__(self) -> None:
-        self.is_refusing = False
+        self._is_refusing = False
         self.is_handing_over = self._has_given_up = self._has_ended = False
         self._open: dict[object, Callable[[], object]] = {}
         self._unfinished: dict[object, Callable[[], object]] = {}
 
     def refuse_calls(self) -> None:
         """Refuse new calls from now on."""
-        self.is_refusing = True
+        self._is_refusing = True
 
     def require_open(self) -> None:
         """Refuse a new call.
@@ -75,7 +74,7 @@ class Drain:
         Raises:
             GatewayStoppingError: If new calls are refused.
         """
-        if self.is_refusing:
+        if self._is_refusing:
             raise GatewayStoppingError
 
     def require_not_stopping(self) -> None:

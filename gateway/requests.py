@@ -436,6 +436,7 @@ _MESSAGE_OF_METHOD: Mapping[str, type[Any]] = MappingProxyType(
     }
 )
 """The messages of methods whose requests tell which session the client has observed, by method."""
+
 _REFER_TO_OPERATION = frozenset({base_pb2.ReattachExecuteRequest.DESCRIPTOR, base_pb2.ReleaseExecuteRequest.DESCRIPTOR})
 _SHAPES: Mapping[str, _Shape] = MappingProxyType({method.name: _shape(method.input_type) for method in _METHODS})
 _UNKNOWN_METHOD = _Shape(

@@ -40,8 +40,8 @@ from workspace.workspaces import Workspaces
 _ADOPTION_SECONDS = 2.0  # for the first adoptions of a replica that lists the leases last
 _CLOSE_SECONDS = 2.0  # for short calls that run when the gateway begins to stop
 _CLOSE_PAUSE_SECONDS = 0.1
-_TURNS_UNTIL_STOP = 3  # turns of the event loop until a server that was asked to stop has begun to stop
 _CREDENTIALS_SECONDS = 2.0
+_LIST_SECONDS = 2.0  # for the list of leases with which a gateway that stops looks for other replicas
 _END_SECONDS = 4.0  # for work that a drain did not end, so that the lease is stopped before the process is killed
 _HANDOVER_SECONDS = 5.0  # the last part of the drain, in which writes are handed over and the rest is undone
 
@@ -277,7 +277,6 @@ class Gateway:
         stop_seconds = max(0.0, begun_seconds + drain_seconds - time.monotonic())
         stopping = asyncio.create_task(self._server.stop(stop_seconds))
         if hands_over:
-            await self._close_new_connections()
             if not has_peers:
                 await self._finish(stopping, finish_seconds)
                 self._drain.hand_over()
@@ -330,17 +329,18 @@ class Gateway:
         """Return whether another replica is running, as far as this replica knows."""
         peers = self._sessions.peers
         with suppress(GatewayError, TimeoutError):  # the last list is good enough
-            async with asyncio.timeout(_CLOSE_SECONDS):
+            async with asyncio.timeout(_LIST_SECONDS):
                 await peers.observe()
         return peers.living != {self._replica}
 
     async def _close_connections(self, end_seconds: float) -> None:
-        """Close the connections of clients, each as soon as it has no open call.
+        """Refuse new connections, and close the others, each as soon as it has no open call.
 
         The connections that are busy at the given monotonic time stay open.
         """
         connections = IdleConnections(self._addresses.ports)
         try:
+            await asyncio.to_thread(connections.refuse_new)
             while time.monotonic() < end_seconds:
                 busy = self._admission.busy_peers
                 if not await asyncio.to_thread(connections.close, busy) and not busy:
@@ -349,14 +349,6 @@ class Gateway:
             await asyncio.to_thread(connections.close, self._admission.busy_peers, at_once=True)
         except OSError as error:
             log.warning("connections_not_closed", reason=str(error))
-
-    async def _close_new_connections(self) -> None:
-        """Close connections that clients have opened since the last pass, after the server has begun to stop."""
-        for _ in range(_TURNS_UNTIL_STOP):
-            await asyncio.sleep(0)
-        connections, busy = IdleConnections(self._addresses.ports), self._admission.busy_peers
-        with suppress(OSError):  # the log already contains it
-            await asyncio.to_thread(connections.close, busy, at_once=True)
 
     async def _set_health(self, status: int) -> None:
         for name in ("", SERVICE.strip("/")):

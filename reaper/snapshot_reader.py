@@ -127,8 +127,8 @@ class SnapshotReader:
     def read_lost(self) -> Set[ReplicaId]:
         """List the leases again, and return the lost replicas.
 
-        A replica that has returned changes its session records after it has renewed its lease. If this method, called
-        after a record was read, returns the replica, a change of this version of the record conflicts with the return.
+        Call this method after the records were read. A lost replica that returns renews its lease, and then changes its
+        session records. If it returns after this list, a change of a record that was read before conflicts.
 
         Raises:
             RecordsUnavailableError: If the leases cannot be read.

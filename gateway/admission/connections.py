@@ -54,6 +54,17 @@ class IdleConnections:
         self._ports = ports
         self._idle: Set[_Address] = frozenset()
 
+    def refuse_new(self) -> None:
+        """Refuse new connections from now on. Clients see the status ``UNAVAILABLE``. The method blocks.
+
+        Raises:
+            OSError: If this process has too many open files.
+        """
+        for listener in _sockets():
+            with listener, suppress(OSError):  # the socket is no network socket
+                if listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and self._is_ours(listener):
+                    listener.shutdown(socket.SHUT_RDWR)
+
     def close(self, busy_peers: Set[str], *, at_once: bool = False) -> int:
         """Make a pass over all connections. The method blocks.
 
@@ -73,7 +84,7 @@ class IdleConnections:
         for connection in _sockets():
             with connection, suppress(OSError):  # the client has closed it
                 address = _remote_address(connection)
-                if address is None or address in busy or connection.getsockname()[1] not in self._ports:
+                if address is None or address in busy or not self._is_ours(connection):
                     continue
                 if at_once or address in self._idle:
                     connection.shutdown(socket.SHUT_RDWR)
@@ -81,6 +92,10 @@ class IdleConnections:
                     idle.add(address)
         self._idle = idle
         return len(idle)
+
+    def _is_ours(self, end: socket.socket) -> bool:
+        name = end.getsockname()
+        return isinstance(name, tuple) and name[1] in self._ports
 
 
 def host_of(peer: str) -> str:

@@ -40,9 +40,9 @@ from workspace.record_store import RecordError, StoredRecord
 from workspace.records import NO_REPLICA
 
 _WORKERS = 16
-_MOST_FAILURES = 16
+_MOST_FAILURES = 16  # in succession
 _RETRY_FACTOR = 1.5
-_REST_FACTOR = 2.0
+_REST_FACTOR = 2.0  # of the time that a list and its adoptions took
 _LONGEST_RETRY_SECONDS = 60.0
 _CLOCK_SLACK_SECONDS = 0.05  # timers of the event loop may fire early
 _LOST = "its replica was lost or has stopped"

@@ -283,9 +283,13 @@ class Sessions:
             OSError: If the storage of session locations fails.
         """
         owner = await self._find_owner(session.key.principal)
-        self.require_lease(session)
+
+        def create() -> StoragePath:
+            self.require_lease(session)  # after the wait for a thread, in which the lease may have lapsed
+            return self._storage.locations.create(session.uuid, owner)
+
         try:
-            return await self._storage.run_location(self._storage.locations.create, session.uuid, owner)
+            return await self._storage.run_location(create)
         except OwnerError as error:
             log.error("location_of_another_owner", location=session.uuid, reason=str(error))
             raise not_impersonated(

@@ -49,8 +49,8 @@ class Storage:
 
     def __init__(self, directory: Path, size: str = "48m") -> None:
         self._store, self.path = directory / "store", directory / "storage"
-        self._read_only = directory / "read-only"
-        for path in (self._store, self.path, self._read_only):
+        self._read_only, self._empty = directory / "read-only", directory / "empty"
+        for path in (self._store, self.path, self._read_only, self._empty):
             path.mkdir()
         script = _HOLDER.format(size=size, store=self._store, path=self.path, read_only=self._read_only)
         command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
@@ -130,15 +130,17 @@ class Storage:
     def empty(self) -> Iterator[None]:
         """Replace the storage by an empty, writable file system with the same directories."""
         names = [path.name for path in self.root.iterdir() if path.is_dir()]
-        self._run("umount", "--lazy", str(self.path))
-        self._run("mount", "-t", "tmpfs", "lodge-chaos-empty", str(self.path))
+        self._run("mount", "-t", "tmpfs", "lodge-chaos-empty", str(self._empty))
         try:
-            for name in names:
-                (self.root / name).mkdir(mode=0o700)
+            for name in names:  # before processes see the file system, because they create directories too
+                (self._outside(self._empty) / name).mkdir(mode=0o700)
+            self._run("mount", "--bind", str(self._empty), str(self.path))
+        finally:
+            self._run("umount", "--lazy", str(self._empty))
+        try:
             yield
         finally:
             self._run("umount", "--lazy", str(self.path))
-            self._run("mount", "--bind", str(self._store), str(self.path))
 
     @contextmanager
     def hung(self) -> Iterator[None]:

@@ -45,6 +45,7 @@ LARGEST_SPEC_BYTES = 1_400_000
 _CHECK_DEFINITION = "Check that the installed definition of connectsessions.sparklodge.io belongs to this release."
 _PAUSE_AFTER_DAMAGE_SECONDS = 5.0
 _MOST_ENDING = 10_000
+"""The number of ending objects that are kept in memory, so that their deletion needs no further read."""
 
 
 class _ContendedError(record_store.RecordsUnavailableError):

@@ -91,6 +91,16 @@ def test_connection_that_was_busy_at_the_last_pass_stays_open_for_one_pass(stack
     assert is_closed(client)
 
 
+def test_new_connections_are_refused_on_request(stack: ExitStack) -> None:
+    port, (client,) = connect_to_new_server(stack, 1)
+    other_port, _ = connect_to_new_server(stack, 0)
+    IdleConnections({port}).refuse_new()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+    assert not is_closed(client)
+    stack.enter_context(socket.create_connection(("127.0.0.1", other_port)))
+
+
 @pytest.mark.parametrize("peer", ["ipv4:192.0.2.1:5", "unix:/tmp/socket", "", "ipv4:", "nonsense"])
 def test_unknown_client_has_no_connection(peer: str) -> None:
     assert not close_connection(peer)

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import grpc
+import tenacity
 from grpc import aio
 
 from gateway.admission.admission import AdmittedCall
@@ -48,6 +49,8 @@ _REPEATED = frozenset(
 )
 """The methods whose second call has the same effect as the first."""
 
+_REPETITIONS = 3
+_FIRST_PAUSE_SECONDS = 0.1
 _CACHED_KEYS = 1024
 
 Context = Any
@@ -114,7 +117,8 @@ class RequestStream:
 async def forward_unary(backend: Backend, method: str, request: bytes, context: Context) -> bytes:
     """Forward a call with a single request and a single response.
 
-    If the connection to the backend is reset, and a second call does no harm, the call is repeated once.
+    If the connection to the backend is reset, and a second call does no harm, the call is repeated. A repetition can
+    still meet the connection that is being closed. Therefore there are several, after increasing pauses.
 
     Raises:
         aio.AioRpcError: If the call to the backend fails.
@@ -123,12 +127,28 @@ async def forward_unary(backend: Backend, method: str, request: bytes, context: 
     try:
         response: bytes = await call
     except aio.AioRpcError as error:
-        if error.code() is not grpc.StatusCode.UNAVAILABLE or method not in _REPEATED:
+        if not _is_reset(error) or method not in _REPEATED:
             raise
-        call = backend.unary(method)(request, **call_arguments(context))
-        response = await call
+        async for attempt in _repetitions():
+            with attempt:
+                call = backend.unary(method)(request, **call_arguments(context))
+                response = await call
     await _pass_metadata(call, context)
     return response
+
+
+def _repetitions() -> tenacity.AsyncRetrying:
+    return tenacity.AsyncRetrying(
+        sleep=asyncio.sleep,
+        stop=tenacity.stop_after_attempt(_REPETITIONS),
+        wait=tenacity.wait_exponential(multiplier=_FIRST_PAUSE_SECONDS),
+        retry=tenacity.retry_if_exception(_is_reset),
+        reraise=True,
+    )
+
+
+def _is_reset(error: BaseException) -> bool:
+    return isinstance(error, aio.AioRpcError) and error.code() is grpc.StatusCode.UNAVAILABLE
 
 
 async def forward_upload(backend: Backend, method: str, requests: RequestStream, context: Context) -> bytes:

@@ -194,6 +194,8 @@ def test_unary_call_survives_a_reset_of_the_connection_to_the_backend(start_lodg
             proxy.lose_answer()
             assert config(request) == request
             assert proxy.connections >= 2
+            proxy.lose_answer(proxy.lose_answer)  # the repetition is lost too
+            assert config(request) == request
             proxy.lose_answer()
             with pytest.raises(grpc.RpcError) as raised:  # a second call would create a second clone
                 clone(request)

@@ -1,4 +1,4 @@
-"""The command ``lodge``, which reads the settings and runs ``serve``, ``reap`` or ``token``.
+"""The command ``lodge``, which reads the settings and runs one of the subcommands.
 
 The modules of a subcommand are imported only after the settings have been validated. Therefore, help texts and error
 messages appear without delay.
@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
+from lodge.check_command import add_check_command, run_check_command
+from lodge.definition_command import add_definition_command, run_definition_command
 from lodge.errors import LodgeError
 from lodge.settings import ReapSettings, ServeSettings, SettingsOptions
 from lodge.token_command import add_token_command, run_token_command
@@ -42,6 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         commands, "reap", "Run a reaper, which removes the files of ended and lost sessions, until SIGINT or SIGTERM."
     )
     add_token_command(_add_command(commands, "token", "Create, list and revoke tokens for clients."))
+    add_check_command(
+        _add_command(commands, "check", "Create, read and drop a temporary table at a gateway, as a client does.")
+    )
+    add_definition_command(
+        _add_command(commands, "definition", "Bring the definition of ConnectSession in a cluster up to date.")
+    )
     serve_options = SettingsOptions(ServeSettings, serve)
     reap_options = SettingsOptions(ReapSettings, reap)
     parsed = parser.parse_args(arguments)
@@ -50,6 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _serve(lambda: serve_options.read(parsed))
         elif parsed.command == "token":
             run_token_command(parsed)
+        elif parsed.command == "check":
+            run_check_command(parsed)
+        elif parsed.command == "definition":
+            run_definition_command(parsed)
         else:
             _reap(reap_options.read(parsed))
     except LodgeError as error:

@@ -3,9 +3,11 @@
 ::
 
     LodgeError
-    ├── SettingError  a setting cannot be used; exit status 2
-    ├── StartError    a component that Lodge needs did not start or has stopped; exit status 1
-    └── TokenError    a token file cannot be read or changed; exit status 1
+    ├── SettingError     a setting cannot be used; exit status 2
+    ├── StartError       a component that Lodge needs did not start or has stopped; exit status 1
+    ├── TokenError       a token file cannot be read or changed; exit status 1
+    ├── DefinitionError  the definition of ConnectSession was not applied; exit status 1
+    └── CheckError       a gateway does not do what a client needs; exit status 1
 """
 
 
@@ -31,3 +33,11 @@ class StartError(LodgeError):
 
 class TokenError(LodgeError):
     """Raised if a token file cannot be read or changed."""
+
+
+class CheckError(LodgeError):
+    """Raised if a gateway does not do what a client needs."""
+
+
+class DefinitionError(LodgeError):
+    """Raised if the definition of ConnectSession was not applied."""

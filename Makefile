@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup prerequisites demo test test-all test-slow coverage check format lock bench-engine bench-gateway bench-temp-tables bench-reaper bench-replicas drift-table format-docs cluster cluster-down cluster-programs soak clean
+.PHONY: help setup prerequisites demo test test-all test-slow test-cluster coverage check format lock bench-engine bench-gateway bench-temp-tables bench-reaper bench-replicas drift-table format-docs chart-docs cluster cluster-down cluster-programs images soak clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -26,13 +26,16 @@ demo: setup ## Start Lodge, run an example against it, and show what happens
 	@$(BIN)/python examples/demo.py
 
 test: check ## Run the checks and the quick tests, at most 8 minutes
-	@$(PYTEST) -m 'not slow'
+	@$(PYTEST) -m 'not slow and not installation'
 
 test-slow: setup ## Run only the slow tests
-	@$(PYTEST) -m slow
+	@$(PYTEST) -m 'slow and not installation'
 
-test-all: programs-if-go ## Run the checks and all tests, about 40 minutes after the first time
-	@$(MAKE) --no-print-directory test test-slow
+test-cluster: programs-if-go ## Install the chart with its images on real nodes, upgrade it, and lose nodes (needs root and Go)
+	@$(BIN)/python -m pytest -s -m installation tests/installation
+
+test-all: programs-if-go ## Run the checks and all tests, about 45 minutes after the first time
+	@$(MAKE) --no-print-directory test test-slow test-cluster
 
 .PHONY: programs-if-go
 programs-if-go: setup
@@ -40,7 +43,7 @@ programs-if-go: setup
 
 coverage: programs-if-go ## Run all tests and print the coverage of the product by lines and branches
 	@rm -rf build/coverage && mkdir -p build/coverage
-	@$(BIN)/python -m coverage run -m pytest -n 2
+	@$(BIN)/python -m coverage run -m pytest -n 2 -m 'not installation'
 	@$(BIN)/python -m coverage combine --quiet && $(BIN)/python -m coverage report
 
 check: setup ## Check format, lint, docstrings, spelling, types, and imports between packages
@@ -79,14 +82,20 @@ drift-table: setup ## Update the table in docs/explanation/schema-drift.md
 format-docs: setup ## Update the options in docs/reference/formats.md
 	@$(BIN)/python -m scripts.format_docs
 
-cluster: setup ## Start a Kubernetes API in the background and print how to reach it
-	@$(BIN)/python -m tests.cluster up
+chart-docs: setup ## Update docs/reference/chart-values.md
+	@$(BIN)/python -m scripts.chart_values
 
-cluster-down: setup ## Stop that Kubernetes API and remove its data
+cluster: setup ## Start a Kubernetes cluster in the background and print how to reach it (NODES=2: with two real nodes)
+	@$(BIN)/python -m tests.cluster up --nodes $(or $(NODES),0)
+
+cluster-down: setup ## Stop that cluster and remove its data
 	@$(BIN)/python -m tests.cluster down
 
 cluster-programs: setup ## Build the programs of the test cluster (needs Go)
 	@$(BIN)/python -m tests.cluster programs
+
+images: setup ## Build the container images without Docker into build/images (OPTIONS=--help)
+	@$(BIN)/python -m images $(OPTIONS)
 
 soak: setup ## Simulate histories (SEEDS=100000, or one: SEED=123), attack a gateway (MINUTES=5), break processes (ROUNDS=50), then stop gateways (CYCLES=1000)
 	@$(BIN)/python -m tests.simulation.run $(if $(SEED),--seed $(SEED) --lines 0,--seeds $(or $(SEEDS),100000))

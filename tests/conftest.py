@@ -40,6 +40,7 @@ SLOW_SECONDS = {
     "tests/gateway": 200,
     "tests/helm": 200,
     "tests/gateway/sessions": 180,
+    "tests/images": 150,
     "tests/errors": 120,
     "tests/gateway/objects": 110,
     "tests/reaper/kubernetes": 100,

@@ -64,10 +64,12 @@ class _Source:
     Attributes:
         module: A folder of ``programs/``.
         package: The package that its module builds.
+        tags: The build tags.
     """
 
     module: str
     package: str
+    tags: str = ""
 
 
 _SOURCES = {
@@ -75,11 +77,22 @@ _SOURCES = {
     "kube-apiserver": _Source("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
     "kube-controller-manager": _Source("kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"),
     "kube-scheduler": _Source("kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler"),
+    "kubelet": _Source("kubernetes-node", "k8s.io/kubernetes/cmd/kubelet"),
+    "kube-proxy": _Source("kubernetes-node", "k8s.io/kubernetes/cmd/kube-proxy"),
+    "containerd": _Source("containerd", "github.com/containerd/containerd/v2/cmd/containerd"),
+    "containerd-shim-runc-v2": _Source("containerd", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"),
+    "ctr": _Source("containerd", "github.com/containerd/containerd/v2/cmd/ctr"),
+    "pause": _Source("pause", "."),
+    "coredns": _Source("coredns", "."),
     "kwok": _Source("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
     "versitygw": _Source("versitygw", "github.com/versity/versitygw/cmd/versitygw"),
     "gofakes3": _Source("gofakes3", "github.com/johannesboyne/gofakes3/cmd/gofakes3"),
     "helm": _Source("helm", "helm.sh/helm/v4/cmd/helm"),
+    "kubectl": _Source("kubectl", "."),
+    # Without service discovery, which needs the client libraries of all clouds.
+    "promtool": _Source("promtool", "github.com/prometheus/prometheus/cmd/promtool", tags="remove_all_sd"),
     "kubeconform": _Source("kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform"),
+    "syft": _Source("syft", "github.com/anchore/syft/cmd/syft"),
 }
 
 PROGRAMS = tuple(_SOURCES)
@@ -136,7 +149,7 @@ def _build(name: str, source: _Source, target: Path) -> None:
     half_built = target.with_name(f".{name}")
     go = shutil.which("go") or "go"
     result = subprocess.run(
-        [*DIES_WITH_PARENT, go, "build", "-o", half_built, *_flags(source.module), source.package],
+        [*DIES_WITH_PARENT, go, "build", "-o", half_built, *_flags(source), source.package],
         cwd=MODULES / source.module,
         env=os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"},
         stdout=subprocess.PIPE,
@@ -155,28 +168,29 @@ def _candidate_paths(name: str) -> Iterator[Path]:
 
 
 def _cached_path(name: str) -> Path:
-    module = _SOURCES[name].module
-    return cache_directory() / f"{module}-{_key(module)}" / name
+    source = _SOURCES[name]
+    return cache_directory() / f"{source.module}-{_key(source)}" / name
 
 
 @cache
-def _key(module: str) -> str:
-    inputs = [" ".join(_flags(module)), platform.system(), platform.machine()]
-    inputs += [path.read_text() for path in sorted((MODULES / module).iterdir())]
+def _key(source: _Source) -> str:
+    inputs = [" ".join(_flags(source)), platform.system(), platform.machine()]
+    inputs += [path.read_text() for path in sorted((MODULES / source.module).iterdir())]
     return hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:12]
 
 
-def _flags(module: str) -> Sequence[str]:
+def _flags(source: _Source) -> Sequence[str]:
     """Return the build flags.
 
     They set the version that the API server reports. Clients derive its features from it.
     """
     variables = ""
-    if found := _KUBERNETES_VERSION.search((MODULES / module / "go.mod").read_text()):
+    if found := _KUBERNETES_VERSION.search((MODULES / source.module / "go.mod").read_text()):
         version, major, minor = found.groups()
         values = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
         variables = "".join(f" -X k8s.io/component-base/version.{key}={value}" for key, value in values.items())
-    return ["-mod=readonly", "-buildvcs=false", f"-ldflags=-s -w{variables}"]
+    tags = [f"-tags={source.tags}"] if source.tags else []
+    return ["-mod=readonly", "-buildvcs=false", *tags, f"-ldflags=-s -w{variables}"]
 
 
 @contextmanager

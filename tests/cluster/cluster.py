@@ -1,4 +1,4 @@
-"""A real Kubernetes control plane on loopback, with simulated nodes.
+"""A real Kubernetes cluster, with simulated nodes on loopback, or with real nodes in namespaces of their own.
 
 Guarantees:
 
@@ -7,11 +7,13 @@ Guarantees:
 2. It keeps its address and its objects when its API server stops and starts again.
 3. Only the administrator may do everything. Any other account has the permissions that it was granted (RBAC).
 
-It has no containers (a pod on a simulated node only reports that it runs), no pod network, and no working Services.
+Without real nodes, it has no containers (a pod on a simulated node only reports that it runs), no pod network, and no
+working Services. With real nodes, it has all of them, names of Services, a default storage class whose volumes all
+nodes share, and it enforces NetworkPolicies.
 """
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -23,10 +25,12 @@ from kubernetes.client.exceptions import ApiException
 
 from tests.cluster import manifests
 from tests.cluster.accounts import ServiceAccount
-from tests.cluster.control_plane import ControlPlane
+from tests.cluster.control_plane import LOOPBACK, ControlPlane
 from tests.cluster.directories import owned_directory
 from tests.cluster.kubeconfig import Server
-from tests.cluster.nodes import Node
+from tests.cluster.machines.machine import Machine
+from tests.cluster.machines.machines import Machines
+from tests.cluster.nodes import READY_SECONDS, Node, is_ready
 from tests.cluster.processes import Process, wait_until
 
 PROGRAMS_OF_A_CLUSTER = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
@@ -38,27 +42,38 @@ class Cluster:
 
     Args:
         scheduler: Whether to start a scheduler, which tests of Deployments need. Pods of `Node.pod` need none.
+        machines: The number of real nodes. They need root, and a scheduler runs in any case.
         directory: The directory of its files and logs; None for a temporary one. It is removed at the end.
 
     Attributes:
         directory: The directory of its files and logs.
+        machines: The real nodes.
     """
 
-    def __init__(self, *, scheduler: bool = False, directory: Path | None = None) -> None:
-        self._has_scheduler = scheduler
+    def __init__(self, *, scheduler: bool = False, machines: int = 0, directory: Path | None = None) -> None:
+        self._has_scheduler = scheduler or machines > 0
+        self._machine_count = machines
+        self.machines: Sequence[Machine] = ()
         self._place = directory
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self.directory = stack.enter_context(owned_directory(self._place))
-            self._plane = ControlPlane(self.directory)
+            machines = (
+                stack.enter_context(Machines(self._machine_count, self.directory)) if self._machine_count else None
+            )
+            self._plane = ControlPlane(self.directory, machines.place if machines else LOOPBACK)
             processes = [self._plane.etcd, self._plane.api_server, self._plane.controller_manager]
             if self._has_scheduler:
                 processes.append(self._plane.scheduler)
             for process in processes:
                 stack.callback(process.kill)
                 process.start()
+            if machines is not None:
+                self.apply(machines.objects())
+                self.machines = machines.start(self._plane.server)
+                wait_until(self._are_machines_ready, "all nodes are ready", READY_SECONDS)
             self._stack = stack.pop_all()
         return self
 
@@ -128,6 +143,10 @@ class Cluster:
         self._stack.callback(node.kill)
         node.start()
         return node
+
+    def _are_machines_ready(self) -> bool:
+        nodes = CoreV1Api(self.client).list_node().items
+        return sum(is_ready(node) for node in nodes) >= self._machine_count
 
     @staticmethod
     def _has_default_account(core: CoreV1Api, namespace: str) -> bool:

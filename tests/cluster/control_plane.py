@@ -1,4 +1,4 @@
-"""The command lines of Kubernetes' own control plane, for tests on loopback.
+"""The command lines of Kubernetes' own control plane, on loopback or in the network of real nodes.
 
 The API server creates its certificate authority and certificate at its first start, and keeps them over restarts. The
 key of the certificate also signs the tokens of service accounts.
@@ -7,7 +7,8 @@ key of the certificate also signs the tokens of service accounts.
 import http.client
 import secrets
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -22,6 +23,27 @@ NODE_GRACE_SECONDS = 8
 _PROBE_SECONDS = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a control plane runs, and for which nodes.
+
+    Attributes:
+        address: The address of its servers.
+        prefix: Words before the commands of its programs, which run them there.
+        options: Further options of the API server.
+        users: Lines of the file with tokens: the token, the name of the user, its id, and its groups.
+    """
+
+    address: str
+    prefix: Sequence[str] = ()
+    options: Sequence[str] = ()
+    users: Sequence[str] = ()
+
+
+LOOPBACK = Place("127.0.0.1", options=("--service-cluster-ip-range=127.96.0.0/16", "--endpoint-reconciler-type=none"))
+"""For simulated nodes, which have no network."""
+
+
 class ControlPlane:
     """The processes of a control plane. Tests start them; the API server needs etcd.
 
@@ -30,12 +52,13 @@ class ControlPlane:
         kubeconfig: The kubeconfig file of the cluster's administrator.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, place: Place = LOOPBACK) -> None:
         self._directory = directory
+        self._place = place
         self._certificates = directory / "certificates"
         self._certificate, self._key = self._certificates / "apiserver.crt", self._certificates / "apiserver.key"
         self._port = free_port()
-        self.server = Server(f"https://127.0.0.1:{self._port}", self._certificate)
+        self.server = Server(f"https://{place.address}:{self._port}", self._certificate)
         self._administrator = secrets.token_urlsafe()
         self.kubeconfig = self.server.write_kubeconfig(directory / "kubeconfig", {"token": self._administrator})
         self._store = f"http://127.0.0.1:{free_port()}"
@@ -59,21 +82,21 @@ class ControlPlane:
     def api_server(self) -> Process:
         tokens = self._directory / "tokens.csv"
         tokens.touch(mode=0o600)
-        tokens.write_text(f"{self._administrator},administrator,administrator,system:masters\n")
+        administrator = f"{self._administrator},administrator,administrator,system:masters"
+        tokens.write_text("\n".join([administrator, *self._place.users]))
         return self._server(
             "kube-apiserver",
             self._port,
             "/readyz",
             self._certificate,
             f"--etcd-servers={self._store}",
-            "--advertise-address=127.0.0.1",
+            f"--advertise-address={self._place.address}",
             f"--token-auth-file={tokens}",
-            "--authorization-mode=RBAC",
+            "--authorization-mode=Node,RBAC",
             f"--service-account-key-file={self._key}",
             f"--service-account-signing-key-file={self._key}",
             "--service-account-issuer=https://kubernetes.default.svc",
-            "--service-cluster-ip-range=127.96.0.0/16",
-            "--endpoint-reconciler-type=none",
+            *self._place.options,
         )
 
     @cached_property
@@ -108,22 +131,24 @@ class ControlPlane:
         """Return a process whose readiness is checked by HTTPS."""
         return self._process(
             name,
-            "--bind-address=127.0.0.1",
+            f"--bind-address={self._place.address}",
             f"--secure-port={port}",
             f"--cert-dir={self._certificates}",
             *arguments,
-            is_ready=lambda: _answers(port, readiness, certificate),
+            is_ready=lambda: _answers(self._place.address, port, readiness, certificate),
         )
 
     def _process(self, name: str, *arguments: str, is_ready: Callable[[], bool] = lambda: True) -> Process:
-        return Process([program(name), *arguments], self._directory / f"{name}.log", is_ready=is_ready)
+        return Process(
+            [*self._place.prefix, program(name), *arguments], self._directory / f"{name}.log", is_ready=is_ready
+        )
 
 
-def _answers(port: int, path: str, certificate: Path) -> bool:
+def _answers(address: str, port: int, path: str, certificate: Path) -> bool:
     """Return whether the server reports that it is ready. Its certificate is verified."""
     try:
         context = ssl.create_default_context(cafile=certificate)
-        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=_PROBE_SECONDS, context=context)
+        connection = http.client.HTTPSConnection(address, port, timeout=_PROBE_SECONDS, context=context)
         try:
             connection.request("GET", path)
             return connection.getresponse().status == http.HTTPStatus.OK

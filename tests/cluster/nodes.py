@@ -12,7 +12,7 @@ rules of Kubernetes matter:
 from collections.abc import Mapping
 from pathlib import Path
 
-from kubernetes.client import ApiClient, CoreV1Api, V1Pod
+from kubernetes.client import ApiClient, CoreV1Api, V1Node, V1Pod
 
 from tests.cluster.builds import program
 from tests.cluster.control_plane import NODE_GRACE_SECONDS
@@ -20,6 +20,11 @@ from tests.cluster.processes import Process, wait_until
 
 READY_SECONDS = 60.0
 _STAGES = Path(__file__).with_name("nodes.yaml")
+
+
+def is_ready(node: V1Node) -> bool:
+    """Return whether the control plane considers a node ready."""
+    return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions or ())
 
 
 class Node:
@@ -62,8 +67,7 @@ class Node:
 
     def is_ready(self) -> bool:
         """Return whether the control plane considers the node ready."""
-        conditions = self._core.read_node_status(self.name).status.conditions or ()
-        return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
+        return is_ready(self._core.read_node_status(self.name))
 
     def wait_until_ready(self) -> None:
         wait_until(self.is_ready, f"node {self.name} is ready", READY_SECONDS)

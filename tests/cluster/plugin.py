@@ -13,13 +13,15 @@ import pytest
 
 from tests.cluster.builds import MissingGoError, can_build, find_missing
 from tests.cluster.cluster import PROGRAMS_OF_A_CLUSTER, Cluster
+from tests.cluster.machines.machines import PROGRAMS_OF_MACHINES, install_tools
 from tests.cluster.nodes import Node
 from tests.cluster.s3 import S3Server
 from tests.skips import skip_missing
 
 PROGRAMS_OF_FIXTURES: Mapping[str, Sequence[str]] = {
     "cluster_programs": PROGRAMS_OF_A_CLUSTER,
-    "chart_programs": ("helm", "kubeconform"),
+    "machine_programs": (*PROGRAMS_OF_A_CLUSTER, *PROGRAMS_OF_MACHINES, "kubectl"),
+    "chart_programs": ("helm", "kubeconform", "promtool"),
     "s3_programs": ("versitygw", "gofakes3"),
 }
 
@@ -31,8 +33,16 @@ def cluster_programs() -> None:
 
 
 @pytest.fixture(scope="session")
+def machine_programs() -> None:
+    """Require everything that a `Cluster` with real nodes needs."""
+    _require("machine_programs")
+    if problem := install_tools():
+        skip_missing(problem)
+
+
+@pytest.fixture(scope="session")
 def chart_programs() -> None:
-    """Require helm and kubeconform. ``builds.program(name)`` returns their paths."""
+    """Require helm, kubeconform and promtool. ``builds.program(name)`` returns their paths."""
     _require("chart_programs")
 
 

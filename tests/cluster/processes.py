@@ -107,6 +107,10 @@ class Process:
             self._child.wait()
             self._child = None
 
+    def has_ended(self) -> bool:
+        """Return whether the process ended without being killed by a test."""
+        return self._child is not None and self._child.poll() is not None
+
     def pause(self) -> None:
         """Pause the process: its connections stay open, and nothing answers."""
         self._running().send_signal(signal.SIGSTOP)

@@ -1,0 +1,3 @@
+module lodge.test/cluster/pause
+
+go 1.26.0

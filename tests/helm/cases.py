@@ -1,11 +1,22 @@
 """Sets of values that the chart accepts, named after what a user wants to achieve."""
 
-from tests.helm.chart import BACKEND, MINIMAL, Values, with_values
+from tests.helm.chart import BACKEND, BUNDLED, MINIMAL, Values, with_values
 
 IN_A_BUCKET: Values = {
     "backend": {"addresses": [BACKEND]},
     "workspaces": {"dfs.tmp": "s3://bucket/lodge?endpoint_override=minio:9000&scheme=http"},
     "s3": {"credentials": {"secretName": "bucket-of-lodge"}},
+}
+
+_CONTAINER: Values = {
+    "image": "registry.example.com/tool:1",
+    "args": ["--port", "9000"],
+    "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    },
 }
 
 _PLACEMENT: Values = {
@@ -34,14 +45,26 @@ _PLACEMENT: Values = {
         {"name": "GRPC_VERBOSITY", "value": "info"},
         {"name": "LODGE_LOG_LEVEL", "valueFrom": {"configMapKeyRef": {"name": "levels", "key": "lodge"}}},
     ],
+    "extraEnvFrom": [{"prefix": "MORE_", "configMapRef": {"name": "more"}}, {"secretRef": {"name": "secret"}}],
+    "initContainers": [{**_CONTAINER, "name": "first"}],
     "podDisruptionBudget": {"enabled": True, "maxUnavailable": "50%"},
     "serviceAccount": {"create": True, "name": "", "annotations": {"example.com/identity": "lodge"}},
+}
+
+_LODGE_POD: Values = {
+    "extraArgs": ["--log-level", "debug"],
+    "extraVolumes": [{"name": "scratch", "emptyDir": {}}],
+    "extraVolumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+    "extraContainers": [{**_CONTAINER, "name": "beside"}],
+    "lifecycle": {"preStop": {"exec": {"command": ["sleep", "3"]}}},
+    "deploymentAnnotations": {"example.com/restart": "on-change"},
 }
 
 EVERYTHING: Values = {
     "fullnameOverride": "front",
     "labels": {"example.com/team": "data"},
     "annotations": {"example.com/owner": "someone"},
+    "global": {"imageRegistry": "mirror.example.com:5000/cache/"},
     "image": {
         "repository": "registry.example.com/lodge",
         "tag": "edge",
@@ -54,6 +77,40 @@ EVERYTHING: Values = {
         "token": {"secretName": "spark-token", "key": "spark.token"},
         "tls": {"caSecretName": "spark-ca", "caKey": "ca.pem", "certificateSecretName": "lodge-for-spark"},
         "podSelector": {"app": "spark-connect"},
+    },
+    "spark": {
+        **_PLACEMENT,
+        "extraContainers": [{**_CONTAINER, "name": "beside"}],
+        "statefulSetAnnotations": {"example.com/restart": "on-change"},
+        "enabled": True,
+        "image": {
+            "repository": "registry.example.com/lodge-spark",
+            "tag": "edge",
+            "digest": "sha256:" + 64 * "b",
+            "pullPolicy": "Always",
+        },
+        "replicas": 3,
+        "port": 15012,
+        "driverPort": 17078,
+        "blockManagerPort": 17079,
+        "memory": "4g",
+        "config": {
+            "spark.sql.shuffle.partitions": 16,
+            "spark.ui.enabled": True,
+            "spark.driver.extraJavaOptions": "-Dpath=a\\b -Dname=c",
+        },
+        "drainSeconds": 600,
+        "executor": {
+            **{key: value for key, value in _PLACEMENT.items() if key != "podDisruptionBudget"},
+            "instances": 5,
+            "cores": 4,
+            "requestCores": "500m",
+            "limitCores": "4",
+            "memory": "8g",
+            "memoryOverhead": "2g",
+            "resources": {"limits": {"ephemeral-storage": "10Gi"}},
+            "dynamicAllocation": {"enabled": True, "minExecutors": 1, "maxExecutors": 20, "idleTimeout": "5m"},
+        },
     },
     "authentication": {
         "kubernetes": {"enabled": False, "audiences": ["spark", "lodge"]},
@@ -152,13 +209,53 @@ EVERYTHING: Values = {
     },
     "gateway": {
         **_PLACEMENT,
+        **_LODGE_POD,
         "replicas": 5,
         "port": 8080,
         "clientCertificatePort": 8443,
         "metricsPort": 8082,
         "preStopSeconds": 0,
         "drainSeconds": 90,
+        "autoscaling": {
+            "enabled": True,
+            "minReplicas": 3,
+            "maxReplicas": 20,
+            "cpu": "700m",
+            "metrics": [
+                {
+                    "type": "Pods",
+                    "pods": {
+                        "metric": {"name": "lodge_gateway_statements"},
+                        "target": {"type": "AverageValue", "averageValue": "40"},
+                    },
+                }
+            ],
+            "behavior": {"scaleUp": {"stabilizationWindowSeconds": 30}},
+        },
+        "ingress": {
+            "enabled": True,
+            "className": "nginx",
+            "labels": {"edge": "on"},
+            "annotations": {"nginx.ingress.kubernetes.io/backend-protocol": "GRPCS"},
+            "hosts": ["lodge.example.com", "*.lodge.example.com"],
+            "tls": [{"secretName": "certificate-of-ingress", "hosts": ["lodge.example.com"]}],
+        },
+        "route": {
+            "enabled": True,
+            "labels": {"edge": "on"},
+            "annotations": {"example.com/name": "lodge"},
+            "parentRefs": [{"name": "public", "namespace": "gateways", "sectionName": "grpc"}],
+            "hostnames": ["lodge.example.com"],
+            "filters": [
+                {"type": "RequestHeaderModifier", "requestHeaderModifier": {"remove": ["x-forwarded-client-cert"]}}
+            ],
+        },
         "service": {
+            "type": "LoadBalancer",
+            "nodePort": 30443,
+            "externalTrafficPolicy": "Local",
+            "loadBalancerClass": "example.com/internal",
+            "loadBalancerSourceRanges": ["10.0.0.0/8"],
             "port": 443,
             "clientCertificatePort": 8443,
             "appProtocol": "kubernetes.io/h2c",
@@ -166,8 +263,54 @@ EVERYTHING: Values = {
             "annotations": {"example.com/name": "lodge"},
         },
     },
-    "reaper": {**_PLACEMENT, "replicas": 1, "metricsPort": 8081, "terminationGracePeriodSeconds": 90},
+    "reaper": {
+        **_PLACEMENT,
+        **_LODGE_POD,
+        "replicas": 1,
+        "metricsPort": 8081,
+        "terminationGracePeriodSeconds": 90,
+    },
+    "monitoring": {
+        "podMonitor": {
+            "enabled": True,
+            "labels": {"release": "prometheus"},
+            "interval": "15s",
+            "scrapeTimeout": "10s",
+            "relabelings": [{"targetLabel": "cluster", "replacement": "east"}],
+            "metricRelabelings": [{"action": "drop", "sourceLabels": ["le"], "regex": "0.001"}],
+        },
+        "rules": {
+            "enabled": True,
+            "labels": {"release": "prometheus"},
+            "alertLabels": {"team": "data"},
+            "disabled": ["LodgeLeaseLapsed"],
+        },
+        "runbookUrl": "https://docs.example.com/run-books",
+        "dashboard": {
+            "enabled": True,
+            "labels": {"grafana_dashboard": "yes"},
+            "annotations": {"grafana_folder": "Lodge"},
+        },
+    },
+    "crds": {"upgrade": False},
+    "helmTest": {
+        "token": {"secretName": "token-of-the-check", "key": "secret"},
+        "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}},
+    },
     "rbac": {"create": True, "nodes": True},
+    "extraObjects": [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": '{{ include "lodge.fullname" . }}-more',
+                "labels": {"app.kubernetes.io/instance": '{{ include "lodge.fullname" . }}'},
+            },
+            "data": {"release": "{{ .Release.Name }}"},
+        },
+        "apiVersion: v1\nkind: Secret\nmetadata:\n  name: text\n"
+        '  labels: {app.kubernetes.io/instance: {{ include "lodge.fullname" . }}}\n',
+    ],
     "podSecurityContext": {
         "runAsNonRoot": True,
         "runAsUser": 1000,
@@ -188,6 +331,23 @@ EVERYTHING: Values = {
 CASES: dict[str, Values] = {
     "existing claim": MINIMAL,
     "new claim": with_values(MINIMAL, {"volume": {"existingClaim": "", "create": True}}),
+    "defaults": {},
+    "bundled Spark": BUNDLED,
+    "bundled Spark and a bucket": with_values(IN_A_BUCKET, {"spark": {"enabled": True}}),
+    "bundled Spark with existing permissions and accounts": with_values(
+        BUNDLED,
+        {
+            "backend": {"token": {"secretName": "spark-token"}},
+            "rbac": {"create": False},
+            "networkPolicy": {"enabled": False},
+            "spark": {
+                "drainSeconds": 0,
+                "podDisruptionBudget": {"enabled": False},
+                "serviceAccount": {"create": False, "name": "spark"},
+                "executor": {"serviceAccount": {"create": False, "name": "executor"}},
+            },
+        },
+    ),
     "bucket": IN_A_BUCKET,
     "bucket with platform identity": with_values(IN_A_BUCKET, {"s3": {"credentials": {"secretName": ""}}}),
     "no service protocol": with_values(MINIMAL, {"gateway": {"service": {"appProtocol": ""}}}),

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,10 @@ Values = Mapping[str, Any]
 Manifest = Mapping[str, Any]
 
 MINIMAL: Values = {"backend": {"addresses": [BACKEND]}, "volume": {"existingClaim": "files"}}
-"""The smallest set of values that the chart accepts, with a volume."""
+"""The smallest set of values that the chart accepts with a volume and an existing Spark Connect server."""
+
+BUNDLED: Values = {"volume": {"existingClaim": "files"}}
+"""The smallest set of values that the chart accepts with a volume. The chart then runs Spark."""
 
 
 class HelmError(Exception):
@@ -40,7 +43,7 @@ class Helm:
         places = {f"HELM_{kind}_HOME": str(home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
         self._environment = kept | places | {"KUBECONFIG": str(kubeconfig or home / "none")}
 
-    def run(self, *arguments: str | Path, values: Values | None = None) -> str:
+    def run(self, *arguments: str | Path, values: Values | None = None, seconds: float = SECONDS) -> str:
         """Run a helm command, and return its output.
 
         Raises:
@@ -57,7 +60,7 @@ class Helm:
                 env=self._environment,
                 capture_output=True,
                 text=True,
-                timeout=SECONDS,
+                timeout=seconds,
                 check=False,
             )
         if result.returncode:
@@ -94,19 +97,6 @@ def find_object(manifests: Sequence[Manifest], kind: str, name: str) -> Manifest
 
 def configuration(manifests: Sequence[Manifest]) -> str:
     """Return the configuration file of gateway and reaper."""
-    (found,) = (manifest for manifest in of_kind(manifests, "ConfigMap"))
+    (found,) = (manifest for manifest in of_kind(manifests, "ConfigMap") if "lodge.yaml" in manifest["data"])
     text: str = found["data"]["lodge.yaml"]
     return text
-
-
-def leaves(values: Values, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Return every value by its path, such as ``gateway.replicas``."""
-    for key, value in values.items():
-        path = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value and path not in _WHOLE and not path.endswith(".resources"):
-            yield from leaves(value, f"{path}.")
-        else:
-            yield path, value
-
-
-_WHOLE = frozenset({"workspaces", "podSecurityContext", "securityContext"})

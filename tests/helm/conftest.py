@@ -8,8 +8,10 @@ import pytest
 from tests.cluster.cluster import Cluster
 from tests.helm.audit import AuditLog, audited_programs
 from tests.helm.chart import Helm
+from tests.helm.definitions import MissingDefinitionsError, install_definitions
 from tests.helm.releases import Releases
 from tests.helm.schemas import write_schemas
+from tests.skips import skip_missing
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +42,16 @@ def audit_log(audited_cluster: tuple[Cluster, AuditLog]) -> AuditLog:
 
 
 @pytest.fixture(scope="session")
-def schemas(chart_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def definitions(chart_cluster: Cluster) -> None:
+    """The kinds of other projects that the chart can create."""
+    try:
+        install_definitions(chart_cluster)
+    except MissingDefinitionsError as error:
+        skip_missing(str(error))
+
+
+@pytest.fixture(scope="session")
+def schemas(chart_cluster: Cluster, definitions: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """JSON schemas of all kinds in the cluster, for kubeconform."""
     directory = tmp_path_factory.mktemp("schemas")
     write_schemas(chart_cluster.client, directory)

@@ -34,6 +34,23 @@ def write_schemas(client: ApiClient, directory: Path) -> None:
                 (directory / f"{file}.json").write_text(json.dumps(content))
 
 
+def has_schemas(client: ApiClient, definitions: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the server publishes the schemas of CustomResourceDefinitions. It does so with a delay."""
+    wanted = {
+        (spec["group"], version["name"], spec["names"]["kind"])
+        for spec in (definition["spec"] for definition in definitions)
+        for version in spec["versions"]
+        if version["served"]
+    }
+    found = {
+        (kind["group"], kind["version"], kind["kind"])
+        for document in _documents(client)
+        for schema in document["components"]["schemas"].values()
+        for kind in schema.get("x-kubernetes-group-version-kind", ())
+    }
+    return wanted <= found
+
+
 def conform(manifests: Sequence[Mapping[str, Any]], schemas: Path) -> str:
     """Check manifests with kubeconform, and return the errors; empty without errors."""
     result = subprocess.run(

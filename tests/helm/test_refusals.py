@@ -46,8 +46,25 @@ WRONG: dict[str, tuple[str, Any]] = {
     "a pull policy that does not exist": ("image.pullPolicy", "Sometimes"),
     "a secret without a name": ("imagePullSecrets", ["registry"]),
     "a budget of a half": ("gateway.podDisruptionBudget.maxUnavailable", 0.5),
+    "a registry with a scheme": ("global.imageRegistry", "https://registry.example.com"),
     "a label that is no text": ("labels", {"number": 1}),
     "a switch that is a text": ("rbac.create", "yes"),
+    "an undecided switch": ("spark.enabled", "perhaps"),
+    "no server": ("spark.replicas", 0),
+    "memory in another notation": ("spark.memory", "2Gi"),
+    "a property of another program": ("spark.config", {"hadoop.x": "1"}),
+    "a property with two lines": ("spark.config", {"spark.x": "1\nspark.y=2"}),
+    "no executors": ("spark.executor.instances", 0),
+    "a timeout without a unit": ("spark.executor.dynamicAllocation.idleTimeout", "60"),
+    "a container without an image": ("gateway.initContainers", [{"name": "wait"}]),
+    "a second container of the same name": ("reaper.extraContainers", [{"name": "reaper", "image": "tool"}]),
+    "a volume of a gateway with a name that is taken": ("gateway.extraVolumes", [{"name": "tmp", "emptyDir": {}}]),
+    "options in one text": ("gateway.extraArgs", "--log-level debug"),
+    "an object without a kind": ("extraObjects", [{"metadata": {"name": "x"}}]),
+    "a port in the name of a host": ("gateway.ingress.hosts", ["lodge.example.com:443"]),
+    "a target of the processor that is none": ("gateway.autoscaling.cpu", "60%"),
+    "an interval without a unit": ("monitoring.podMonitor.interval", "30"),
+    "an alert of another program": ("monitoring.rules.disabled", ["Watchdog"]),
     "a variable without a name": ("gateway.extraEnv", [{"value": "x"}]),
 }
 
@@ -173,9 +190,48 @@ def test_schema_refuses_what_lodge_refuses(helm: Helm, tmp_path: Path, config: M
 
 
 LACKING: dict[str, tuple[Values, str, str]] = {
-    "no backend": ({"backend": {"addresses": []}}, "backend.addresses is empty", "sc://"),
+    "no backend": (
+        {"backend": {"addresses": []}, "spark": {"enabled": False}},
+        "backend.addresses is empty and spark.enabled is false",
+        "spark.enabled to true",
+    ),
+    "a selector of pods without addresses": (
+        {"backend": {"addresses": [], "podSelector": {"app": "spark"}}},
+        "backend.podSelector is set",
+        "Set backend.addresses",
+    ),
+    "one port of Spark for two purposes": (
+        {"spark": {"enabled": True, "driverPort": 15002}},
+        "spark.port, spark.driverPort and spark.blockManagerPort are [15002 15002 7079]",
+        "must differ",
+    ),
+    "a property of Spark that the chart decides": (
+        {"spark": {"enabled": True, "config": {"spark.driver.port": 7}}},
+        "spark.config has [spark.driver.port]",
+        "Remove it",
+    ),
+    "a token that clients could read": (
+        {"spark": {"enabled": True, "config": {"spark.connect.authenticate.token": "x"}}},
+        "spark.config has [spark.connect.authenticate.token]",
+        "Remove it",
+    ),
+    "more executors than the maximum": (
+        {"spark": {"enabled": True, "executor": {"dynamicAllocation": {"enabled": True, "minExecutors": 11}}}},
+        "minExecutors is 11, but maxExecutors is 10",
+        "at most maxExecutors",
+    ),
+    "no service account of Spark": (
+        {"spark": {"enabled": True, "serviceAccount": {"create": False}}},
+        "spark.serviceAccount.name is empty",
+        "name of an existing service account",
+    ),
+    "no service account of executors": (
+        {"spark": {"enabled": True, "executor": {"serviceAccount": {"create": False}}}},
+        "spark.executor.serviceAccount.name is empty",
+        "name of an existing service account",
+    ),
     "no volume": (
-        {"volume": {"existingClaim": ""}},
+        {"volume": {"existingClaim": "", "create": False}},
         "workspaces has [dfs.tmp] at [file:///workspace]",
         "volume.create",
     ),
@@ -192,7 +248,7 @@ LACKING: dict[str, tuple[Values, str, str]] = {
     ),
     "a default workspace that is not wanted": (
         {
-            "volume": {"existingClaim": ""},
+            "volume": {"existingClaim": "", "create": False},
             "workspaces": {"s3.tmp": "s3://bucket/lodge"},
             "config": {"default_temporary_workspace": "s3.tmp"},
         },
@@ -252,6 +308,26 @@ LACKING: dict[str, tuple[Values, str, str]] = {
         {"gateway": {"metricsPort": 15002}},
         "gateway.port, gateway.metricsPort",
         "must differ",
+    ),
+    "more gateways at least than at most": (
+        {"gateway": {"autoscaling": {"enabled": True, "minReplicas": 11}}},
+        "gateway.autoscaling.minReplicas is 11, but maxReplicas is 10",
+        "set minReplicas to at most maxReplicas",
+    ),
+    "an autoscaler without a metric": (
+        {"gateway": {"autoscaling": {"enabled": True, "cpu": ""}}},
+        "there is no metric",
+        "set gateway.autoscaling.cpu",
+    ),
+    "an ingress without a host": (
+        {"gateway": {"ingress": {"enabled": True}}},
+        "gateway.ingress.hosts is empty",
+        "for example [lodge.example.com]",
+    ),
+    "a route without a gateway": (
+        {"gateway": {"route": {"enabled": True}}},
+        "gateway.route.parentRefs is empty",
+        "set the Gateway",
     ),
     "no service account": (
         {"reaper": {"serviceAccount": {"create": False}}},

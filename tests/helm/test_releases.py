@@ -10,8 +10,9 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
 
 from tests.fixture_types import WaitUntil
-from tests.helm.cases import CASES
+from tests.helm.cases import CASES, EVERYTHING
 from tests.helm.chart import CHART, MINIMAL, HelmError, with_values
+from tests.helm.guides import GUIDES, examples
 from tests.helm.releases import CLAIM, Releases, persistent_volume
 
 LODGE_KIND = ("sparklodge.io", "v1alpha1")
@@ -124,7 +125,8 @@ def test_failed_upgrade_keeps_pods_running_and_can_be_rolled_back(releases: Rele
     releases.install()
     before, configuration = _running(releases), releases.configuration()
     nowhere = {"nodeSelector": {"disk": "none"}}
-    wrong = with_values(MINIMAL, {"config": {"log_level": "debug"}, "gateway": nowhere, "reaper": nowhere})
+    changes = {"config": {"log_level": "debug"}, "gateway": nowhere, "reaper": nowhere}
+    wrong = with_values(MINIMAL, {**changes, "crds": {"upgrade": False}})  # its pod would also run nowhere
     with pytest.raises(HelmError, match="lodge-gateway"):
         releases.upgrade(wrong, timeout_seconds=5)
     assert releases.names("gateway") > before & releases.names("gateway")  # the new pods exist, but cannot run
@@ -237,3 +239,34 @@ def _session(instance: str) -> Mapping[str, Any]:
             "writes": [],
         },
     }
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("definitions")
+def test_api_server_accepts_objects_for_proxies_and_monitoring(releases: Releases) -> None:
+    values = with_values(
+        MINIMAL, *(values for page in ("proxy", "monitor") for _, values in examples(GUIDES / f"{page}.md"))
+    )
+    releases.install(values=values)
+    assert {kind for kind, _ in objects(releases)} >= OPTIONAL_KINDS | {"BackendTLSPolicy"}
+    of_gateway = {key: EVERYTHING["gateway"][key] for key in ("autoscaling", "ingress", "route")}
+    values = {**MINIMAL, "monitoring": EVERYTHING["monitoring"], "gateway": of_gateway}
+    releases.upgrade(values)
+    assert {kind for kind, _ in objects(releases)} >= OPTIONAL_KINDS | {"HorizontalPodAutoscaler"}
+
+
+OPTIONAL_KINDS = {"Ingress", "GRPCRoute", "PodMonitor", "PrometheusRule"}
+
+
+@pytest.mark.slow
+def test_autoscaler_takes_over_without_stopping_gateways(releases: Releases) -> None:
+    deployments = AppsV1Api(releases.cluster.client)
+    releases.install()
+    before = releases.names("gateway")
+    deployments.patch_namespaced_deployment_scale("lodge-gateway", releases.namespace, {"spec": {"replicas": 3}})
+    autoscaling = {"enabled": True, "minReplicas": 3}
+    releases.upgrade(with_values(MINIMAL, {"gateway": {"autoscaling": autoscaling}}))
+    assert deployments.read_namespaced_deployment("lodge-gateway", releases.namespace).spec.replicas == 3
+    releases.upgrade(with_values(MINIMAL, {"gateway": {"autoscaling": {**autoscaling, "cpu": "800m"}}}))
+    assert deployments.read_namespaced_deployment("lodge-gateway", releases.namespace).spec.replicas == 3
+    assert before < releases.names("gateway")

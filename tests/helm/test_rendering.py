@@ -9,8 +9,10 @@ import pytest
 import yaml
 
 from lodge.settings import ServeSettings
+from scripts.chart_values import leaves
 from tests.helm.cases import CASES, EVERYTHING, IN_A_BUCKET
 from tests.helm.chart import (
+    BUNDLED,
     CHART,
     MINIMAL,
     Helm,
@@ -18,7 +20,6 @@ from tests.helm.chart import (
     Values,
     configuration,
     find_object,
-    leaves,
     of_kind,
     with_values,
 )
@@ -70,11 +71,11 @@ def test_pods_are_restricted_and_match_their_selectors(helm: Helm, values: Value
         assert pod["metadata"]["labels"].items() >= deployment["spec"]["selector"]["matchLabels"].items()
         assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
         assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        (container,) = pod["spec"]["containers"]
-        security = container["securityContext"]
-        assert security["readOnlyRootFilesystem"] is True
-        assert security["allowPrivilegeEscalation"] is False
-        assert security["capabilities"] == {"drop": ["ALL"]}
+        container, *extra = pod["spec"]["containers"]
+        for each in (container, *extra, *pod["spec"].get("initContainers", ())):
+            assert each["securityContext"]["readOnlyRootFilesystem"] is True
+            assert each["securityContext"]["allowPrivilegeEscalation"] is False
+            assert each["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
         assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
         probes = (container["startupProbe"], container["readinessProbe"], container["livenessProbe"])
@@ -90,7 +91,7 @@ def test_lodge_accepts_configuration(helm: Helm, tmp_path: Path, values: Values)
     assert settings.namespace == "here"
     assert settings.reaper is False
     assert settings.leader_election is True
-    assert settings.backend == tuple(values["backend"]["addresses"])
+    assert settings.backend == (*_bundled_servers(manifests), *values.get("backend", {}).get("addresses", ()))
     container = _container(manifests, "gateway", settings.instance)
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert settings.listen.endswith(f":{ports['grpc']}")
@@ -158,34 +159,33 @@ def test_schema_has_exactly_the_other_settings(helm: Helm) -> None:
         assert {entry["name"] for entry in _container(manifests, component)["env"]} == variables | more
 
 
-def test_schema_and_readme_have_exactly_the_values() -> None:
+def test_schema_has_exactly_the_values() -> None:
     values = dict(leaves(yaml.safe_load((CHART / "values.yaml").read_text())))
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())
-    assert _paths(schema, schema["definitions"]) == {*values, "global"}
+    assert _paths(schema, schema["definitions"]) == set(values)
     assert _open_objects(schema) == OPEN_OBJECTS
-    rows = [line.split("|") for line in (CHART / "README.md").read_text().splitlines() if line.startswith("| `")]
-    table = {name.strip(" `"): default.strip() for _, name, default, *_ in rows}
-    assert list(table) == list(values)
-    for path, default in table.items():
-        if default.startswith(("`", "**")):
-            assert yaml.safe_load(default.strip("`")) == values[path], path
 
 
 def test_case_of_all_values_differs_from_defaults() -> None:
     values = dict(leaves(yaml.safe_load((CHART / "values.yaml").read_text())))
     everything = {path: _at(EVERYTHING, path) for path in values}
     same = {path for path, value in values.items() if everything[path] == value}
-    assert same == {
-        "volume.existingClaim",  # excludes volume.create
-        "volume.accessModes",
-        "volume.mountPath",
-        *(f"{each}.{key}" for each in ("gateway", "reaper") for key in SAME_OF_COMPONENTS),
-        "rbac.create",
-        "rbac.nodes",
-        "authentication.allowUnauthenticated",
-        "networkPolicy.enabled",
-        "tls.enabled",
-    }
+    assert (
+        same
+        == {
+            "volume.existingClaim",  # excludes volume.create
+            *(f"spark.{key}" for key in SAME_OF_COMPONENTS),
+            *(f"spark.executor.{key}" for key in SAME_OF_COMPONENTS[1:]),
+            "volume.accessModes",
+            "volume.mountPath",
+            *(f"{each}.{key}" for each in ("gateway", "reaper") for key in SAME_OF_COMPONENTS),
+            "rbac.create",
+            "rbac.nodes",
+            "authentication.allowUnauthenticated",
+            "networkPolicy.enabled",
+            "tls.enabled",
+        }
+    )
 
 
 SAME_OF_COMPONENTS = ("podDisruptionBudget.enabled", "serviceAccount.create", "serviceAccount.name")
@@ -193,15 +193,18 @@ SAME_OF_COMPONENTS = ("podDisruptionBudget.enabled", "serviceAccount.create", "s
 
 OPEN_OBJECTS = {
     "affinity",
-    "extraVolumeMounts",
-    "extraVolumes",
+    "behavior",
+    "containers",
     "global",
     "jwtMethods",
+    "lifecycle",
     "objects",
     "podSecurityContext",
     "securityContext",
     "topologySpreadConstraints",
     "valueFrom",
+    "volumeMounts",
+    "volumes",
 }
 """Values in Kubernetes' own form, which Kubernetes checks."""
 
@@ -245,6 +248,17 @@ def test_names_stay_within_limits(helm: Helm, tmp_path: Path) -> None:
         assert all(len(str(value)) <= 63 for value in manifest["metadata"]["labels"].values())
 
 
+def test_global_registry_precedes_every_image(helm: Helm) -> None:
+    values = with_values(BUNDLED, {"image": {"tag": "1"}, "spark": {"image": {"tag": "2"}}})
+    assert _images(helm.template(values)) == {"lodge:1", "lodge-spark:2"}
+    for registry in ("mirror.example.com:5000/cache", "mirror.example.com:5000/cache/"):
+        manifests = helm.template(with_values(values, {"global": {"imageRegistry": registry}}))
+        assert _images(manifests) == {
+            "mirror.example.com:5000/cache/lodge:1",
+            "mirror.example.com:5000/cache/lodge-spark:2",
+        }
+
+
 @pytest.mark.parametrize(
     ("release", "name"), [("lodge", "lodge"), ("my-lodge", "my-lodge"), ("etl", "etl-lodge"), ("lodge.eu", "lodge-eu")]
 )
@@ -286,7 +300,57 @@ def test_text_stays_text(helm: Helm, schemas: Path, create: bool) -> None:
     assert spec["volumes"][2]["persistentVolumeClaim"] == {"claimName": "yes-workspace" if create else "123"}
     for kind in ("RoleBinding", "ClusterRoleBinding"):
         subjects = [subject for binding in of_kind(manifests, kind) for subject in binding["subjects"]]
-        assert {(subject["name"], subject["namespace"]) for subject in subjects} == {("7", "2024")}
+        names = {"7", "yes-definition"} if kind == "ClusterRoleBinding" else {"7"}
+        assert {(each["name"], each["namespace"]) for each in subjects} == {(name, "2024") for name in names}
+
+
+@pytest.mark.parametrize(("component", "command"), [("gateway", "serve"), ("reaper", "reap")])
+def test_pods_have_extra_parts(helm: Helm, component: str, command: str) -> None:
+    deployment = find_object(helm.template(EVERYTHING), "Deployment", f"front-{component}")
+    assert deployment["metadata"]["annotations"]["example.com/restart"] == "on-change"
+    pod = deployment["spec"]["template"]["spec"]
+    assert [each["name"] for each in pod["initContainers"]] == ["first"]
+    own, beside = pod["containers"]
+    assert (own["name"], beside["name"]) == (component, "beside")
+    assert own["args"] == [command, "--config", "/etc/lodge/lodge.yaml", "--log-level", "debug"]
+    assert own["envFrom"] == EVERYTHING[component]["extraEnvFrom"]
+    assert own["lifecycle"] == EVERYTHING[component]["lifecycle"]
+    assert {"raw", "scratch"} <= {volume["name"] for volume in pod["volumes"]}
+    assert {"/mnt/raw", "/scratch"} <= {mount["mountPath"] for mount in own["volumeMounts"]}
+
+
+def test_spark_pods_have_extra_parts(helm: Helm) -> None:
+    manifests = helm.template(EVERYTHING)
+    server = find_object(manifests, "StatefulSet", "front-spark")
+    assert server["metadata"]["annotations"]["example.com/restart"] == "on-change"
+    executor = yaml.safe_load(find_object(manifests, "ConfigMap", "front-spark")["data"]["executor.yaml"])
+    for pod, names in ((server["spec"]["template"], ["spark", "beside"]), (executor, ["executor"])):
+        assert [each["name"] for each in pod["spec"]["initContainers"]] == ["first"]
+        assert [each["name"] for each in pod["spec"]["containers"]] == names
+        assert pod["spec"]["containers"][0]["envFrom"] == EVERYTHING["spark"]["extraEnvFrom"]
+
+
+@pytest.mark.parametrize(
+    ("gateway", "lifecycle"),
+    [
+        ({}, {"preStop": {"sleep": {"seconds": 5}}}),
+        ({"preStopSeconds": 0}, None),
+        ({"lifecycle": {"stopSignal": "SIGTERM"}}, {"preStop": {"sleep": {"seconds": 5}}, "stopSignal": "SIGTERM"}),
+        ({"lifecycle": {"preStop": {"sleep": {"seconds": 9}}}}, {"preStop": {"sleep": {"seconds": 9}}}),
+    ],
+)
+def test_gateway_waits_before_it_stops_unless_values_say_otherwise(
+    helm: Helm, gateway: Values, lifecycle: Mapping[str, Any] | None
+) -> None:
+    manifests = helm.template(with_values(MINIMAL, {"gateway": gateway}))
+    assert _container(manifests, "gateway").get("lifecycle") == lifecycle
+    assert "lifecycle" not in _container(manifests, "reaper")
+
+
+def test_extra_objects_are_templates(helm: Helm) -> None:
+    manifests = helm.template(EVERYTHING, release="etl")
+    assert find_object(manifests, "ConfigMap", "front-more")["data"] == {"release": "etl"}
+    assert find_object(manifests, "Secret", "text")["metadata"]["labels"] == {"app.kubernetes.io/instance": "front"}
 
 
 def test_spread_constraint_keeps_own_selector(helm: Helm) -> None:
@@ -298,6 +362,43 @@ def test_spread_constraint_keeps_own_selector(helm: Helm) -> None:
     rendered = deployment["template"]["spec"]["topologySpreadConstraints"]
     assert [each["labelSelector"] for each in rendered] == [own, {}, deployment["selector"]]
     assert all(each.items() >= spread.items() for each in rendered)
+
+
+def test_autoscaler_decides_about_replicas(helm: Helm) -> None:
+    assert find_object(helm.template(MINIMAL), "Deployment", "lodge-gateway")["spec"]["replicas"] == 2
+    manifests = helm.template(with_values(MINIMAL, {"gateway": {"autoscaling": {"enabled": True}}}))
+    deployment = find_object(manifests, "Deployment", "lodge-gateway")
+    assert "replicas" not in deployment["spec"]
+    (autoscaler,) = of_kind(manifests, "HorizontalPodAutoscaler")
+    target = autoscaler["spec"]["scaleTargetRef"]
+    assert (target["kind"], target["name"]) == ("Deployment", "lodge-gateway")
+    (metric,) = (metric["containerResource"] for metric in autoscaler["spec"]["metrics"])
+    assert metric["container"] == deployment["spec"]["template"]["spec"]["containers"][0]["name"]
+    assert metric["target"] == {"type": "AverageValue", "averageValue": "600m"}
+    assert autoscaler["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] == 600
+
+
+def test_autoscaler_can_use_other_metrics_alone(helm: Helm) -> None:
+    autoscaling = {**EVERYTHING["gateway"]["autoscaling"], "cpu": ""}
+    manifests = helm.template(with_values(MINIMAL, {"gateway": {"autoscaling": autoscaling}}))
+    (autoscaler,) = of_kind(manifests, "HorizontalPodAutoscaler")
+    assert autoscaler["spec"]["metrics"] == autoscaling["metrics"]
+
+
+def test_ingress_and_route_lead_to_the_grpc_port(helm: Helm) -> None:
+    manifests = helm.template(EVERYTHING)
+    (service,) = (each for each in of_kind(manifests, "Service") if each["metadata"]["name"] == "front")
+    ports = {port["name"]: port["port"] for port in service["spec"]["ports"]}
+    (ingress,) = of_kind(manifests, "Ingress")
+    assert [rule["host"] for rule in ingress["spec"]["rules"]] == ["lodge.example.com", "*.lodge.example.com"]
+    for rule in ingress["spec"]["rules"]:
+        (path,) = rule["http"]["paths"]
+        assert path["backend"]["service"] == {"name": "front", "port": {"name": "grpc"}}
+    (route,) = of_kind(manifests, "GRPCRoute")
+    (rule,) = route["spec"]["rules"]
+    assert rule["backendRefs"] == [{"name": "front", "port": ports["grpc"]}]
+    assert rule["filters"] == EVERYTHING["gateway"]["route"]["filters"]
+    assert not {"Ingress", "GRPCRoute"} & {each["kind"] for each in helm.template(MINIMAL)}
 
 
 def test_default_workspace_can_be_removed(helm: Helm, tmp_path: Path) -> None:
@@ -328,7 +429,7 @@ def test_bucket_needs_no_volume_and_reads_credentials_from_secret(helm: Helm) ->
         }
 
 
-def test_only_tokens_and_nodes_need_a_cluster_role(helm: Helm) -> None:
+def test_few_permissions_need_a_cluster_role(helm: Helm) -> None:
     cluster_roles = of_kind(helm.template(MINIMAL), "ClusterRole")
     rules = {role["metadata"]["name"]: role["rules"] for role in cluster_roles}
     assert rules == {
@@ -336,16 +437,27 @@ def test_only_tokens_and_nodes_need_a_cluster_role(helm: Helm) -> None:
             {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}
         ],
         "default-lodge-reaper-nodes": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}],
+        "default-lodge-definition": [
+            {
+                "apiGroups": ["apiextensions.k8s.io"],
+                "resources": ["customresourcedefinitions"],
+                "resourceNames": ["connectsessions.sparklodge.io"],
+                "verbs": ["get", "patch"],
+            }
+        ],
     }
     bindings = of_kind(helm.template(MINIMAL), "ClusterRoleBinding")
     assert {(each["roleRef"]["name"], subject["name"]) for each in bindings for subject in each["subjects"]} == {
         ("default-lodge-gateway-tokens", "lodge-gateway"),
         ("default-lodge-reaper-nodes", "lodge-reaper"),
+        ("default-lodge-definition", "lodge-definition"),
     }
     for role in (*of_kind(helm.template(MINIMAL), "Role"), *cluster_roles):
         for rule in role["rules"]:
             assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
-    without = helm.template(with_values(CASES["no authentication"], {"rbac": {"nodes": False}}))
+    without = helm.template(
+        with_values(CASES["no authentication"], {"rbac": {"nodes": False}, "crds": {"upgrade": False}})
+    )
     assert not of_kind(without, "ClusterRole")
     assert not of_kind(without, "ClusterRoleBinding")
 
@@ -357,15 +469,41 @@ def test_kept_claim_outlives_release(helm: Helm) -> None:
         assert claim["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == policy
 
 
+def _bundled_servers(manifests: Sequence[Manifest]) -> Sequence[str]:
+    """Return the addresses of the Services that lead to one server of the bundled Spark."""
+    return [
+        f"sc://{service['metadata']['name']}.here.svc:{service['spec']['ports'][0]['port']}"
+        for service in of_kind(manifests, "Service")
+        if "statefulset.kubernetes.io/pod-name" in service["spec"]["selector"]
+    ]
+
+
 def _settings_of(manifests: Sequence[Manifest], directory: Path) -> ServeSettings:
     return read_settings(configuration(manifests), directory)
 
 
 def _container(manifests: Sequence[Manifest], component: str, instance: str = "lodge") -> Mapping[str, Any]:
     deployment = find_object(manifests, "Deployment", f"{instance}-{component}")
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    found: Mapping[str, Any] = container
+    found: Mapping[str, Any] = deployment["spec"]["template"]["spec"]["containers"][0]
     return found
+
+
+def _images(manifests: Sequence[Manifest]) -> set[str]:
+    """Return the images of all pods, including executors."""
+    containers = [
+        container
+        for kind in ("Deployment", "StatefulSet")
+        for workload in of_kind(manifests, kind)
+        for container in workload["spec"]["template"]["spec"]["containers"]
+    ]
+    properties = [
+        line.partition("=")
+        for config in of_kind(manifests, "ConfigMap")
+        for line in config["data"].get("spark.properties", "").splitlines()
+    ]
+    of_executors = {image for name, _, image in properties if name == "spark.kubernetes.container.image"}
+    assert len(of_executors) == 1
+    return {container["image"] for container in containers} | of_executors
 
 
 def _probed_port(probe: Mapping[str, Any], ports: Mapping[str, int]) -> int:

@@ -2,6 +2,7 @@
 
 import base64
 import datetime
+import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -123,7 +124,7 @@ def test_secrets_are_only_files(helm: Helm) -> None:
     manifests = helm.template(EVERYTHING)
     for component in ("gateway", "reaper"):
         pod = pod_of(manifests, component, "front")
-        (container,) = pod["containers"]
+        container = pod["containers"][0]
         assert {entry["name"] for entry in container["env"] if "secretKeyRef" in entry.get("valueFrom", {})} == {
             "AWS_ACCESS_KEY_ID",
             "AWS_SECRET_ACCESS_KEY",
@@ -180,7 +181,7 @@ def test_network_policies_name_clients_and_scrapers(helm: Helm) -> None:
     clients, metrics = EVERYTHING["networkPolicy"]["clients"], EVERYTHING["networkPolicy"]["metrics"]
     of_clients, of_metrics = policies["front-gateway"]["ingress"]
     assert [port["port"] for port in of_clients["ports"]] == ["grpc", "grpc-mtls"]
-    assert (of_clients["from"], of_metrics["from"]) == (clients, metrics)
+    assert (of_clients["from"][:-1], of_metrics["from"]) == (clients, metrics)
     assert policies["front-reaper"]["ingress"] == [of_metrics]
 
 
@@ -215,5 +216,67 @@ def test_notes_warn_of_insecure_values(helm: Helm) -> None:
     assert "sc://lodge.here.svc:15002\n" in text
     without_tls = notes(helm, with_values(MINIMAL, {"tls": {"enabled": False}})).partition("NOTES:")[2]
     assert "can read the data and the tokens of the clients" in without_tls
+    assert "PySpark sends a token only through TLS, except to localhost." in without_tls
+    assert ".svc:" not in without_tls.partition("PySpark sends")[2].partition("To create")[0]
     both = notes(helm, EVERYTHING).partition("NOTES:")[2]
     assert "Clients with certificates connect to    sc://front.here.svc:8443/;use_ssl=true" in both
+
+
+@pytest.mark.parametrize("values", CASES.values(), ids=CASES.keys())
+def test_commands_of_the_notes_are_complete(helm: Helm, values: Values) -> None:
+    text = notes(helm, values).partition("NOTES:")[2]
+    assert "<no value>" not in text
+    commands = "\n".join(line for line in text.splitlines() if line.startswith("  "))
+    subprocess.run(["/bin/bash", "-n"], input=commands, text=True, check=True)
+
+
+def test_notes_tell_how_to_connect_from_outside(helm: Helm) -> None:
+    def text(**gateway: object) -> str:
+        return notes(helm, with_values(MINIMAL, {"gateway": gateway})).partition("NOTES:")[2]
+
+    assert ".status.loadBalancer.ingress[0]" in text(service={"type": "LoadBalancer"})
+    assert ".spec.ports[0].nodePort" in text(service={"type": "NodePort"})
+    address = "sc://lodge.example.com:443/;use_ssl=true;token=$TOKEN"
+    assert address in text(ingress={"enabled": True, "hosts": ["lodge.example.com"]})
+    route = {"enabled": True, "hostnames": ["lodge.example.com"], "parentRefs": [{"name": "public"}]}
+    assert address in text(route=route)
+
+
+def test_there_is_no_check_that_cannot_connect(helm: Helm) -> None:
+    def has_check(**values: object) -> bool:
+        return bool(of_kind(helm.template(with_values(MINIMAL, values)), "Pod"))
+
+    without_tokens = {"kubernetes": {"enabled": False}, "allowUnauthenticated": True}
+    assert has_check()
+    assert not has_check(tls={"enabled": False})
+    assert has_check(tls={"enabled": False}, authentication=without_tokens)
+    assert not has_check(authentication={"kubernetes": {"enabled": False}, "tokens": {"secretName": "tokens"}})
+
+
+def test_check_is_a_client_with_a_token_and_the_authority(helm: Helm) -> None:
+    (pod,) = of_kind(helm.template(MINIMAL), "Pod")
+    (container,) = pod["spec"]["containers"]
+    assert container["args"] == [
+        "check",
+        "sc://lodge.default.svc:15002/;use_ssl=true",
+        "--token-file=/etc/lodge-client/token",
+    ]
+    (volume,) = (volume["projected"] for volume in pod["spec"]["volumes"] if "projected" in volume)
+    token, authority = volume["sources"]
+    assert token["serviceAccountToken"]["audience"] == "lodge"
+    assert authority["secret"]["name"] == "lodge-self-signed"
+    given = {"helmTest": {"token": {"secretName": "mine"}}, "authentication": {"kubernetes": {"enabled": False}}}
+    tokens = {"authentication": {"tokens": {"secretName": "tokens"}}}
+    (pod,) = of_kind(helm.template(with_values(MINIMAL, tokens, given)), "Pod")
+    assert pod["spec"]["volumes"][1]["projected"]["sources"][0]["secret"]["name"] == "mine"
+    nothing = {"helmTest": {"token": {"secretName": ""}}}
+    assert not of_kind(helm.template(with_values(MINIMAL, tokens, given, nothing)), "Pod")
+
+
+def test_check_reaches_gateways_that_only_some_clients_may_reach(helm: Helm) -> None:
+    clients = [{"namespaceSelector": {"matchLabels": {"team": "data"}}}]
+    manifests = helm.template(with_values(MINIMAL, {"networkPolicy": {"clients": clients}}))
+    policy = find_object(manifests, "NetworkPolicy", "lodge-gateway")
+    (pod,) = of_kind(manifests, "Pod")
+    selectors = [peer["podSelector"]["matchLabels"] for peer in policy["spec"]["ingress"][0]["from"][1:]]
+    assert [selector.items() <= pod["metadata"]["labels"].items() for selector in selectors] == [True]

@@ -37,6 +37,8 @@ true
 {{- with .root.Values.backend -}}
 {{- if .token.secretName -}}
 {{- $sources = append $sources (dict "name" .token.secretName "items" (list (dict "key" .token.key "path" "backend/token"))) -}}
+{{- else if include "lodge.hasSpark" $.root -}}
+{{- $sources = append $sources (dict "name" (include "lodge.sparkTokenSecret" $.root) "items" (list (dict "key" "backends" "path" "backend/token"))) -}}
 {{- end -}}
 {{- if .tls.caSecretName -}}
 {{- $sources = append $sources (dict "name" .tls.caSecretName "items" (list (dict "key" .tls.caKey "path" "backend/ca.crt"))) -}}
@@ -65,4 +67,13 @@ true
 {{- $secrets = append $secrets (dict "secret" .) -}}
 {{- end -}}
 {{- $secrets | toJson -}}
+{{- end -}}
+
+{{/* Whether `helm test` has what it needs to be a client: "true" or an empty string. */}}
+{{- define "lodge.hasCheck" -}}
+{{- $tokens := or .Values.helmTest.token.secretName .Values.authentication.kubernetes.enabled -}}
+{{- /* PySpark sends a token only through TLS, except to localhost. */ -}}
+{{- if ternary (include "lodge.tlsSource" .) .Values.authentication.allowUnauthenticated (not (empty $tokens)) -}}
+true
+{{- end -}}
 {{- end -}}

@@ -1,10 +1,16 @@
 {{/* Checks that a schema cannot express. Each failure names the value and a fix. */}}
 {{- define "lodge.checks" -}}
-{{- if not .Values.backend.addresses -}}
-{{- fail "\n\nbackend.addresses is empty: Lodge needs a Spark Connect server. Set its address, for example\n  --set 'backend.addresses={sc://spark-connect.spark.svc:15002}'\n" -}}
+{{- if not (include "lodge.backends" . | fromJsonArray) -}}
+{{- fail "\n\nbackend.addresses is empty and spark.enabled is false: Lodge needs a Spark Connect server. Set spark.enabled to true, or set the address of your own server, for example\n  --set 'backend.addresses={sc://spark-connect.spark.svc:15002}'\n" -}}
+{{- end -}}
+{{- if and .Values.backend.podSelector (not .Values.backend.addresses) -}}
+{{- fail "\n\nbackend.podSelector is set, but backend.addresses is empty: the selector is for the pods of your own servers. Set backend.addresses, or remove backend.podSelector. The bundled Spark has a NetworkPolicy of its own.\n" -}}
+{{- end -}}
+{{- if include "lodge.hasSpark" . -}}
+{{- include "lodge.sparkChecks" . -}}
 {{- end -}}
 {{- with .Values.volume -}}
-{{- if and .existingClaim .create -}}
+{{- if and .existingClaim (eq (toString .create) "true") -}}
 {{- fail (printf "\n\nvolume.create is true and volume.existingClaim is [%s]: set only one of them.\n" .existingClaim) -}}
 {{- end -}}
 {{- end -}}
@@ -21,12 +27,7 @@
 {{- fail (printf "\n\nworkspaces has [%s] at [%s]: only the default temporary workspace [%s] can be in a bucket. Use a file:/// URI, or remove the workspace with\n  workspaces: {%s: null}\n" $name $uri $temporary $name) -}}
 {{- end -}}
 {{- else -}}
-{{- $path := trimPrefix "file://" $uri -}}
-{{- $found := false -}}
-{{- range $mounts -}}
-{{- if hasPrefix (printf "%s/" (trimSuffix "/" .)) (printf "%s/" $path) }}{{ $found = true }}{{ end -}}
-{{- end -}}
-{{- if not $found -}}
+{{- if not (include "lodge.isBelow" (dict "uri" $uri "mounts" $mounts)) -}}
 {{- fail (printf "\n\nworkspaces has [%s] at [%s], but no volume is mounted there. Set volume.existingClaim to the name of a claim, set volume.create to true (either is mounted at volume.mountPath, which is [%s]), use extraVolumes and extraVolumeMounts, or use an s3:// URI. If you do not need the workspace, remove it with\n  workspaces: {%s: null}\n" $name $uri $.Values.volume.mountPath $name) -}}
 {{- end -}}
 {{- end -}}
@@ -65,6 +66,26 @@
 {{- if include "lodge.hasCertificatePort" $ }}{{ $ports = append $ports (int .clientCertificatePort) }}{{ end -}}
 {{- if ne (len ($ports | uniq)) (len $ports) -}}
 {{- fail (printf "\n\ngateway.port, gateway.metricsPort and gateway.clientCertificatePort are %v: they must differ.\n" $ports) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.gateway.autoscaling -}}
+{{- if .enabled -}}
+{{- if gt (int .minReplicas) (int .maxReplicas) -}}
+{{- fail (printf "\n\ngateway.autoscaling.minReplicas is %d, but maxReplicas is %d: set minReplicas to at most maxReplicas.\n" (int .minReplicas) (int .maxReplicas)) -}}
+{{- end -}}
+{{- if not (or .cpu .metrics) -}}
+{{- fail "\n\ngateway.autoscaling.enabled is true, but there is no metric: set gateway.autoscaling.cpu, for example to 600m, or gateway.autoscaling.metrics.\n" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.gateway.ingress -}}
+{{- if and .enabled (not .hosts) -}}
+{{- fail "\n\ngateway.ingress.enabled is true, but gateway.ingress.hosts is empty: set the names that clients use, for example [lodge.example.com].\n" -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.gateway.route -}}
+{{- if and .enabled (not .parentRefs) -}}
+{{- fail "\n\ngateway.route.enabled is true, but gateway.route.parentRefs is empty: set the Gateway, for example [{name: public, namespace: gateways}].\n" -}}
 {{- end -}}
 {{- end -}}
 {{- range $component := list "gateway" "reaper" -}}

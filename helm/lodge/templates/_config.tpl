@@ -5,7 +5,7 @@
   "admins" .Values.admins
   "allow_unauthenticated" .Values.authentication.allowUnauthenticated
   "authentication" (include "lodge.authentication" . | fromJsonArray)
-  "backend" .Values.backend.addresses
+  "backend" (include "lodge.backends" . | fromJsonArray)
   "drain_timeout" (printf "%ds" (int .Values.gateway.drainSeconds))
   "instance" (include "lodge.fullname" .)
   "listen" (printf "%s:%d" .Values.listenHost (int .Values.gateway.port))
@@ -16,7 +16,7 @@
   "workspace" .Values.workspaces
 -}}
 {{- with .Values.backend -}}
-{{- if .token.secretName }}{{ $_ := set $decided "backend_token_file" (printf "%s/backend/token" $secrets) }}{{ end -}}
+{{- if or .token.secretName (include "lodge.hasSpark" $) }}{{ $_ := set $decided "backend_token_file" (printf "%s/backend/token" $secrets) }}{{ end -}}
 {{- if .tls.caSecretName }}{{ $_ := set $decided "backend_ca" (printf "%s/backend/ca.crt" $secrets) }}{{ end -}}
 {{- if .tls.certificateSecretName -}}
 {{- $_ := set $decided "backend_certificate" (printf "%s/backend/tls.crt" $secrets) -}}

@@ -39,15 +39,50 @@ annotations:
 {{- default (ternary $own "default" $given.create) $given.name -}}
 {{- end -}}
 
+{{/* The name of an image, with its registry and its tag or digest. Takes a dict: root, and image, the values of the image. */}}
 {{- define "lodge.image" -}}
-{{- with .Values.image -}}
-{{- if .digest }}{{ printf "%s@%s" .repository .digest }}{{ else }}{{ printf "%s:%s" .repository (default $.Chart.AppVersion .tag) }}{{ end -}}
+{{- with .root.Values.global.imageRegistry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{- with .image -}}
+{{- if .digest }}{{ printf "%s@%s" .repository .digest }}{{ else }}{{ printf "%s:%s" .repository (default $.root.Chart.AppVersion .tag) }}{{ end -}}
 {{- end -}}
 {{- end -}}
 
 {{/* The name of the volume's claim, or an empty string. */}}
 {{- define "lodge.claim" -}}
 {{- with .Values.volume -}}
-{{- if .existingClaim }}{{ .existingClaim }}{{ else if .create }}{{ include "lodge.fullname" $ }}-workspace{{ end -}}
+{{- if .existingClaim }}{{ .existingClaim }}{{ else if include "lodge.createsClaim" $ }}{{ include "lodge.fullname" $ }}-workspace{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether the chart creates the claim: "true" or an empty string. By default, it does if a workspace needs the volume. */}}
+{{- define "lodge.createsClaim" -}}
+{{- with .Values.volume -}}
+{{- if eq (toString .create) "true" -}}
+true
+{{- else if and (eq (toString .create) "auto") (not .existingClaim) -}}
+{{- $mounts := list -}}
+{{- range $.Values.extraVolumeMounts }}{{ $mounts = append $mounts .mountPath }}{{ end -}}
+{{- $needed := false -}}
+{{- range $.Values.workspaces -}}
+{{- $below := dict "uri" . "mounts" (list $.Values.volume.mountPath) -}}
+{{- $elsewhere := dict "uri" . "mounts" $mounts -}}
+{{- if and (include "lodge.isBelow" $below) (not (include "lodge.isBelow" $elsewhere)) }}{{ $needed = true }}{{ end -}}
+{{- end -}}
+{{- if $needed -}}
+true
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether the directory of a file:// URI is at or below one of the mounts: "true" or an empty string. Takes a dict: uri, mounts. */}}
+{{- define "lodge.isBelow" -}}
+{{- $path := trimPrefix "file://" .uri -}}
+{{- $found := false -}}
+{{- range .mounts -}}
+{{- if hasPrefix (printf "%s/" (trimSuffix "/" .)) (printf "%s/" $path) }}{{ $found = true }}{{ end -}}
+{{- end -}}
+{{- if $found -}}
+true
 {{- end -}}
 {{- end -}}

@@ -19,7 +19,46 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{/* The specification of a pod, except for its container. */}}
+{{/* Where a pod runs, and how its images are pulled: begins with a new line. Takes a dict: root, component, and own, the values
+     of the component. */}}
+{{- define "lodge.scheduling" -}}
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .own.priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+{{- with .own.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .own.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .own.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if .own.topologySpreadConstraints }}
+{{- $ours := dict "matchLabels" (include "lodge.selector" . | fromYaml) }}
+topologySpreadConstraints:
+  {{- range .own.topologySpreadConstraints }}
+  {{- $selector := ternary .labelSelector $ours (kindIs "map" .labelSelector) }}
+  - {{- toYaml (merge (dict "labelSelector" $selector) (omit . "labelSelector")) | nindent 4 }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The hooks of a container, as JSON. Without a preStop hook of its own, a gateway waits until no client finds it any more. */}}
+{{- define "lodge.lifecycle" -}}
+{{- $wait := dict -}}
+{{- with .preStopSeconds }}{{ $wait = dict "preStop" (dict "sleep" (dict "seconds" .)) }}{{ end -}}
+{{- merge (dict) .lifecycle (ternary (dict) $wait (hasKey .lifecycle "preStop")) | toJson -}}
+{{- end -}}
+
+{{/* The specification of a pod, except for its containers. */}}
 {{- define "lodge.podSpec" -}}
 {{- $own := get .root.Values .component -}}
 serviceAccountName: {{ include "lodge.serviceAccountName" . | quote }}
@@ -28,44 +67,14 @@ enableServiceLinks: false
 terminationGracePeriodSeconds: {{ include "lodge.gracePeriodSeconds" $own }}
 securityContext:
   {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
-{{- with .root.Values.imagePullSecrets }}
-imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $own.priorityClassName }}
-priorityClassName: {{ . | quote }}
-{{- end }}
-{{- with $own.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $own.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $own.affinity }}
-affinity:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- if $own.topologySpreadConstraints }}
-{{- $ours := dict "matchLabels" (include "lodge.selector" . | fromYaml) }}
-topologySpreadConstraints:
-  {{- range $own.topologySpreadConstraints }}
-  {{- $selector := ternary .labelSelector $ours (kindIs "map" .labelSelector) }}
-  - {{- toYaml (merge (dict "labelSelector" $selector) (omit . "labelSelector")) | nindent 4 }}
-  {{- end }}
-{{- end }}
+{{- include "lodge.scheduling" (dict "root" .root "component" .component "own" $own) }}
 volumes:
   - name: config
     configMap:
       name: {{ include "lodge.fullname" .root }}-config
   - name: tmp
     emptyDir: {}
-  {{- with include "lodge.claim" .root }}
-  - name: workspace
-    persistentVolumeClaim:
-      claimName: {{ . | quote }}
-  {{- end }}
+  {{- include "lodge.workspaceVolume" .root }}
   {{- with include "lodge.secretSources" . | fromJsonArray }}
   - name: secrets
     projected:
@@ -74,15 +83,19 @@ volumes:
       sources:
         {{- toYaml . | nindent 8 }}
   {{- end }}
-  {{- with .root.Values.extraVolumes }}
+  {{- with concat .root.Values.extraVolumes $own.extraVolumes }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
+{{- with $own.initContainers }}
+initContainers:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{/* The container of a pod, except for its command, ports and probes. */}}
 {{- define "lodge.container" -}}
 {{- $own := get .root.Values .component -}}
-image: {{ include "lodge.image" .root | quote }}
+image: {{ include "lodge.image" (dict "root" .root "image" .root.Values.image) | quote }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 securityContext:
   {{- toYaml .root.Values.securityContext | nindent 2 }}
@@ -97,21 +110,18 @@ env:
   - name: LODGE_METRICS_LISTEN
     value: {{ printf "%s:%d" .root.Values.listenHost (int $own.metricsPort) | quote }}
   {{- end }}
-  {{- with .root.Values.s3.credentials }}
-  {{- if .secretName }}
-  - name: AWS_ACCESS_KEY_ID
-    valueFrom: {secretKeyRef: {name: {{ .secretName | quote }}, key: {{ .accessKeyIdKey | quote }}}}
-  - name: AWS_SECRET_ACCESS_KEY
-    valueFrom: {secretKeyRef: {name: {{ .secretName | quote }}, key: {{ .secretAccessKeyKey | quote }}}}
-  {{- with .sessionTokenKey }}
-  - name: AWS_SESSION_TOKEN
-    valueFrom: {secretKeyRef: {name: {{ $.root.Values.s3.credentials.secretName | quote }}, key: {{ . | quote }}}}
-  {{- end }}
-  {{- end }}
-  {{- end }}
+  {{- include "lodge.bucketCredentials" .root }}
   {{- with $own.extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
+{{- with $own.extraEnvFrom }}
+envFrom:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with include "lodge.lifecycle" $own | fromJson }}
+lifecycle:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 resources:
   {{- toYaml $own.resources | nindent 2 }}
 volumeMounts:
@@ -120,19 +130,13 @@ volumeMounts:
     readOnly: true
   - name: tmp
     mountPath: /tmp
-  {{- if include "lodge.claim" .root }}
-  - name: workspace
-    mountPath: {{ .root.Values.volume.mountPath | quote }}
-    {{- with .root.Values.volume.subPath }}
-    subPath: {{ . | quote }}
-    {{- end }}
-  {{- end }}
+  {{- include "lodge.workspaceMount" .root }}
   {{- if include "lodge.secretSources" . | fromJsonArray }}
   - name: secrets
     mountPath: {{ include "lodge.secretsPath" .root }}
     readOnly: true
   {{- end }}
-  {{- with .root.Values.extraVolumeMounts }}
+  {{- with concat .root.Values.extraVolumeMounts $own.extraVolumeMounts }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- end -}}

@@ -16,10 +16,6 @@ class Program(Process):
     def process_id(self) -> int:
         return self._running().pid
 
-    def has_ended(self) -> bool:
-        """Return whether the process ended without being killed by a test."""
-        return self._child is not None and self._child.poll() is not None
-
     def is_started(self) -> bool:
         return self._child is not None
 

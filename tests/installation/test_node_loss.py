@@ -1,0 +1,131 @@
+"""A node with a gateway, the acting reaper and sessions on it is lost: its power and its network, at once.
+
+Spark runs on the other node, because a session ends with its Spark server.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from pyspark.sql.connect.session import SparkSession
+
+from tests.chaos.checking_clients import CheckingClient
+from tests.cluster.machines.machine import Machine
+from tests.cluster.nodes import is_ready as is_node_ready
+from tests.cluster.processes import wait_until
+from tests.installation.installation import OUTSIDE, Installation
+
+ROUNDS = 10
+LEASE_SECONDS = 10
+GRACE_SECONDS = 10
+IDLE_SECONDS = 15
+SECONDS = 120.0
+TIMES = {
+    "config": {
+        "lease_duration": f"{LEASE_SECONDS}s",
+        "grace_period": f"{GRACE_SECONDS}s",
+        "session_idle_timeout": f"{IDLE_SECONDS}s",
+    }
+}
+"""The gateway on the other node adopts the sessions when the lease has ended. It ends a session without
+a client after the idle time."""
+
+LOCAL = {"gateway": {"service": {"externalTrafficPolicy": "Local"}}}
+"""Each node leads clients to its own gateway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The node that is lost in each round, and the one with Spark."""
+
+    lost: Machine
+    other: Machine
+
+
+@pytest.fixture(scope="module")
+def nodes(installation: Installation) -> Nodes:
+    lost, other = installation.cluster.machines
+    placement = {"nodeSelector": {"kubernetes.io/hostname": other.name}}
+    installation.install(OUTSIDE, LOCAL, TIMES, {"spark": {**placement, "executor": {"instances": 1, **placement}}})
+    return Nodes(lost, other)
+
+
+@pytest.fixture(scope="module")
+def bystander(installation: Installation, nodes: Nodes) -> Iterator[CheckingClient]:
+    """A client of the gateway on the other node, which works without pause and checks each result."""
+    client = CheckingClient(installation.connect("bystander", machines=[nodes.other]), "bystander")
+    client.start()
+    yield client
+    client.ask_to_stop()
+    client.wait_until_stopped(time.monotonic() + SECONDS)
+
+
+def create_session(installation: Installation, machine: Machine) -> SparkSession:
+    """Return a session that the gateway on a node serves, with a table of one row, which names the node."""
+    session = installation.connect(machines=[machine])
+    session.sql(f"create temporary table t as select '{machine.name}' as node").collect()
+    return session
+
+
+def move_leader(installation: Installation, machine: Machine) -> None:
+    """Let the reaper on a node be the one that acts: another one that acts hands over when it stops."""
+
+    def node_of_leader() -> str | None:
+        leader = installation.leader()
+        return leader.spec.node_name if leader else None
+
+    wait_until(lambda: node_of_leader() is not None, "a reaper acts", SECONDS)
+    if node_of_leader() != machine.name:
+        installation.kubectl("delete", "pod", installation.leader().metadata.name)
+    wait_until(lambda: node_of_leader() == machine.name, "the leader is on the node", SECONDS)
+    installation.wait_until_ready()
+
+
+def gateway_leases(installation: Installation) -> int:
+    selector = "app.kubernetes.io/component=gateway"
+    return len(installation.leases.list_namespaced_lease(installation.namespace, label_selector=selector).items)
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_sessions_of_a_lost_node_continue_or_are_removed(
+    installation: Installation, nodes: Nodes, bystander: CheckingClient, number: int
+) -> None:
+    move_leader(installation, nodes.lost)
+    before = session_ids(installation)
+    returning, silent = (create_session(installation, nodes.lost) for _ in range(2))
+    assert session_ids(installation) == before | {returning.session_id, silent.session_id}
+    answers = len(bystander.pauses)
+    silent.client.close()
+
+    nodes.lost.kill()
+    lost_at = time.monotonic()
+    back = installation.connect(session_id=returning.session_id, machines=[nodes.other])
+    assert back.table("t").collect() == [(nodes.lost.name,)]
+    back_seconds = time.monotonic() - lost_at
+    wait_until(lambda: is_removed(installation, silent, back), "the silent session is removed", SECONDS)
+    removed_seconds = time.monotonic() - lost_at
+    print(f"round {number}: back after {back_seconds:.1f} s, removed after {removed_seconds:.1f} s")
+    assert back.table("t").collect() == [(nodes.lost.name,)]
+    wait_until(lambda: bystander.problem or len(bystander.pauses) > answers, "the bystander works", SECONDS)
+    assert bystander.problem is None
+
+    back.stop()
+    nodes.lost.start()
+    wait_until(
+        lambda: is_node_ready(installation.core.read_node_status(nodes.lost.name)), "the node is ready again", SECONDS
+    )
+    installation.wait_until_ready()
+    assert session_ids(installation) == before
+    wait_until(lambda: len(installation.session_locations()) == len(before), "no other files remain", SECONDS)
+    wait_until(lambda: gateway_leases(installation) == len(installation.pods("gateway")), "no lease remains", SECONDS)
+
+
+def session_ids(installation: Installation) -> set[str]:
+    return {session["spec"]["clientSessionId"] for session in installation.sessions()}
+
+
+def is_removed(installation: Installation, silent: SparkSession, other: SparkSession) -> bool:
+    """Return whether a session is over. Its question keeps the other session from ending."""
+    other.sql("select 1").collect()
+    return silent.session_id not in session_ids(installation)

@@ -4,7 +4,8 @@ The language of a fenced block decides what happens with it:
 
 ==========  ===========================================================================================
 ``bash``    Runs with ``bash -euo pipefail``. Exported variables are kept for later blocks. A block whose
-            only command is ``lodge serve`` runs in the background until the page ends.
+            only command is ``lodge serve`` runs in the background until the page ends, and so does a command
+            that ends with ``&``.
 ``python``  Runs as a program.
 ``yaml``    Is written to a file if its first line is a comment with a file name, such as ``# lodge.yaml``.
 ``text``    Is the expected output of the block before it. ``…`` stands for any text.
@@ -16,12 +17,13 @@ others      Are ignored.
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -34,6 +36,7 @@ COMMAND_SECONDS = 120
 START_SECONDS = 60
 _READY = re.compile(r"Lodge is ready at ")
 _FILE_NAME = re.compile(r"# (\S+\.ya?ml)\n")
+_BACKGROUND = re.compile(r"[^&]&$", re.MULTILINE)
 _SERVE = re.compile(r"(?:\w+=\S+ )*lodge serve\b")
 
 
@@ -68,10 +71,19 @@ class PageRun:
         directory: The working directory.
         variables: Environment variables, in addition to those of this process without ``LODGE_*``.
         replacements: Texts of the page, and what replaces them.
+        seconds: The time limit of each block.
     """
 
-    def __init__(self, directory: Path, variables: Mapping[str, str], replacements: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        variables: Mapping[str, str],
+        replacements: Mapping[str, str],
+        *,
+        seconds: float = COMMAND_SECONDS,
+    ) -> None:
         self._directory = directory
+        self._seconds = seconds
         self._state = Path(tempfile.mkdtemp(dir=directory.parent)) / "variables"
         self._state.touch()
         self._replacements = replacements
@@ -129,13 +141,23 @@ class PageRun:
         return self._finish(block, ["bash", "-c", script])
 
     def _finish(self, block: Block, command: Sequence[str]) -> str:
-        done = subprocess.run(
-            command, cwd=self._directory, env=self._environment, capture_output=True, text=True,
-            timeout=COMMAND_SECONDS, check=False,
+        process = subprocess.Popen(
+            command, cwd=self._directory, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
-        if done.returncode != 0:
-            raise CommandError(f"{block} failed with {done.returncode}:\n{block.text}\n{done.stdout}\n{done.stderr}")
-        return done.stdout + done.stderr
+        if _BACKGROUND.search(block.text):
+            self._stack.callback(_end_group, process.pid)
+        try:
+            output, errors = process.communicate(timeout=self._seconds)
+        except subprocess.TimeoutExpired:
+            _end_group(process.pid)
+            output, errors = process.communicate()
+            raise CommandError(
+                f"{block} did not end in {self._seconds:g} s:\n{block.text}\n{output}\n{errors}"
+            ) from None
+        if process.returncode != 0:
+            raise CommandError(f"{block} failed with {process.returncode}:\n{block.text}\n{output}\n{errors}")
+        return output + errors
 
     def _serve(self, block: Block, text: str) -> str:
         log = self._directory.parent / f"{self._directory.name}-serve.log"
@@ -158,6 +180,11 @@ class PageRun:
         pattern = ".*".join(re.escape(part) for part in expected.strip().split("…"))
         if not re.search(pattern, output, re.DOTALL):
             raise CommandError(f"{block} expects:\n{expected}\nThe output is:\n{output}")
+
+
+def _end_group(group: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

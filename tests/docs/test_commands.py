@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.commands import CommandError, PageRun
+from tests.cluster.processes import wait_until
+from tests.docs.commands import COMMAND_SECONDS, CommandError, PageRun
 
 PAGE = """
 # A page
@@ -44,12 +45,12 @@ is ignored
 """
 
 
-def run(text: str, directory: Path) -> int:
+def run(text: str, directory: Path, *, seconds: float = COMMAND_SECONDS) -> int:
     place = directory / "work"
     place.mkdir()
     page = directory / "page.md"
     page.write_text(text)
-    with PageRun(place, {}, {"/etc/lodge": str(directory / "etc")}) as page_run:
+    with PageRun(place, {}, {"/etc/lodge": str(directory / "etc")}, seconds=seconds) as page_run:
         return page_run.run(page)
 
 
@@ -70,3 +71,24 @@ def test_failed_command_is_reported_with_its_output(tmp_path: Path) -> None:
 def test_gateway_that_does_not_start_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"(?s)did not start.*unknown"):
         run("```bash\nlodge serve --unknown\n```\n", tmp_path)
+
+
+def test_command_in_the_background_ends_with_the_page(tmp_path: Path) -> None:
+    page = "```bash\nsleep 1000 > log 2>&1 &\necho $! > process\n```\n\n```bash\nkill -0 $(cat process)\n```\n"
+    assert run(page, tmp_path) == 2
+    process = int((tmp_path / "work" / "process").read_text())
+    wait_until(lambda: not _exists(process), f"process {process} has ended", 10.0)
+
+
+def test_command_that_does_not_end_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"(?s)page\.md:1 did not end in 0\.5 s.*started"):
+        run("```bash\necho started; sleep 1000\n```\n", tmp_path, seconds=0.5)
+
+
+def _exists(process: int) -> bool:
+    """Return whether a process exists and has not ended."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

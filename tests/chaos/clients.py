@@ -23,12 +23,14 @@ from tests.chaos.replicas import Replica
 from tests.chaos.table_oracle import Contents, Outcome, TableOracle, WrongAnswerError
 
 _NAMES = ("ants", "bees", "cats", "dogs")
-_LOST = (
+SESSION_LOST = (
     "INVALID_HANDLE.SESSION_CLOSED",
     "INVALID_HANDLE.SESSION_CHANGED",
     "INVALID_HANDLE.SESSION_NOT_FOUND",
     "NO_ACTIVE_SESSION",  # PySpark's own error after one of the others
 )
+"""The conditions that a client receives when its session is over. Which one depends on who notices first."""
+
 _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 _UNCERTAIN = ("LODGE_STATEMENT_UNFINISHED", "LODGE_STORAGE_UNAVAILABLE")
 """Errors after which neither client nor gateway knows the outcome."""
@@ -64,7 +66,7 @@ def rows(ids: range, *, milliseconds: int = 0, files: int = 1) -> str:
 def is_session_lost(error: PySparkException) -> bool:
     """Return whether an error says that the session is over."""
     is_another = isinstance(error, PySparkAssertionError) and "server side session identifier" in str(error)
-    return is_another or (error.getCondition() or "").startswith(_LOST)
+    return is_another or (error.getCondition() or "").startswith(SESSION_LOST)
 
 
 def outcome_of(error: PySparkException) -> Outcome:

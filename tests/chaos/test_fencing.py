@@ -69,7 +69,8 @@ def test_insertion_of_paused_gateway_is_completed_once(start_site, open_session)
     kept = open_session(other, session_id=session.session_id)
     kept.sql("select 1").collect()
     writing = RunningStatement(session, f"insert into t {rows(range(5, 15), milliseconds=100)}")
-    wait_until(lambda: site.record_of(session.session_id).record.tables[0].writes, "the insertion has begun", 30)
+    uuid = site.record_of(session.session_id).record.session_uuid
+    wait_until(lambda: list(site.location(uuid).rglob("_temporary")), "the job writes", 30)
     paused.process.pause()
     wait_until(
         lambda: not site.record_of(session.session_id).record.tables[0].writes,
@@ -80,7 +81,6 @@ def test_insertion_of_paused_gateway_is_completed_once(start_site, open_session)
     paused.process.resume()
     writing.outcome()
     assert sorted(row.id for row in kept.sql("select id from t").collect()) == list(range(15))
-    uuid = site.record_of(session.session_id).record.session_uuid
     wait_until(lambda: len(list(site.location(uuid).iterdir())) == 2, "no other files exist", GONE_SECONDS)
     assert "statement_taken_over" in other.log()
     assert "Traceback" not in paused.log()

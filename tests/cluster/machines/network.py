@@ -25,6 +25,8 @@ SERVICES = "10.96.0.0/16"
 DNS_SERVICE = "10.96.0.10"
 _MOST_CLUSTERS = 250
 _BRIDGE = "bridge"
+_SETTINGS = "echo 1 >/proc/sys/net/ipv4/tcp_orphan_retries"
+"""A connection to a dead machine keeps the namespace alive after all processes, by default for up to two minutes."""
 
 
 class Network:
@@ -53,6 +55,7 @@ class Network:
                 f"link set host master {_BRIDGE}",
                 *(f"link set {name} up" for name in ("lo", "host", _BRIDGE)),
             )
+            run_command(*self.prefix_command, "sh", "-c", _SETTINGS)
             run_command("ip", "address", "add", f"{self._prefix}.254/24", "dev", self.interface)
             run_command("ip", "link", "set", self.interface, "up")
         except BaseException:

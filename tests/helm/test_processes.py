@@ -187,7 +187,7 @@ def scenario_requests(site: Site, audit_log: AuditLog) -> Mapping[str, Sequence[
     try:
         _run_session(site)
         _delete_session_object(site)
-        _delete_session_object_without_gateway(site)
+        _delete_session_object_without_gateway(site, reaper)
         _kill_gateway(site)
         _stop_gateway(site)
         _stop_leading_reaper(site, reaper)
@@ -316,12 +316,14 @@ def _delete_session_object(site: Site) -> None:
         site.wait_until_empty()
 
 
-def _delete_session_object_without_gateway(site: Site) -> None:
+def _delete_session_object_without_gateway(site: Site, reaper: PodProcess) -> None:
+    """The reaper does not run while the gateway stops. Otherwise it could end the session before it is deleted."""
     with _gateway(site, 0) as gateway, _client(site, gateway) as client:
         client.sql("create temporary table t as select 1 one").collect()
-        assert gateway.stop() == 0
-    assert len(site.sessions()) == len(site.locations()) == 1
-    site.delete_session()
+        with reaper.stopped():
+            assert gateway.stop() == 0
+            assert len(site.sessions()) == len(site.locations()) == 1
+            site.delete_session()
     site.wait_until_empty()
 
 

@@ -49,6 +49,9 @@ _REPEATED = frozenset(
 )
 """The methods whose second call has the same effect as the first."""
 
+_NOT_SENT = "Internal error from Core"
+"""The beginning of the details with which gRPC itself reports a request that it could not send."""
+
 _REPETITIONS = 3
 _FIRST_PAUSE_SECONDS = 0.1
 _CACHED_KEYS = 1024
@@ -221,13 +224,22 @@ async def forward_stream(backend: Backend, method: str, requests: RequestStream,
 
 @contextmanager
 def _raise_error_of(requests: RequestStream) -> Iterator[None]:
-    """Raise the error of a request stream in place of the cancellation that gRPC makes of it."""
+    """Raise the error of a request stream in place of the cancellation that gRPC makes of it.
+
+    If the connection is reset while gRPC sends a request, gRPC reports an internal error of its own. It becomes
+    ``UNAVAILABLE``, after which clients repeat the call.
+    """
     try:
         yield
     except asyncio.CancelledError:
         if requests.error is None:
             raise
         raise requests.error from None
+    except aio.AioRpcError as error:
+        if error.code() is not grpc.StatusCode.INTERNAL or not (error.details() or "").startswith(_NOT_SENT):
+            raise
+        metadata = error.initial_metadata(), error.trailing_metadata()
+        raise aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, *metadata, "The connection was reset.") from error
 
 
 async def _pass_stream(call: Any, context: AdmittedCall, observe: ResponseObserver = lambda _: None) -> None:

@@ -66,7 +66,9 @@ def rows(ids: range, *, milliseconds: int = 0, files: int = 1) -> str:
 def is_session_lost(error: PySparkException) -> bool:
     """Return whether an error says that the session is over."""
     is_another = isinstance(error, PySparkAssertionError) and "server side session identifier" in str(error)
-    return is_another or (error.getCondition() or "").startswith(SESSION_LOST)
+    condition = error.getCondition() or ""
+    is_cut_off = condition == "RESPONSE_ALREADY_RECEIVED" and "SESSION_NOT_FOUND" in str(error)
+    return is_another or is_cut_off or condition.startswith(SESSION_LOST)
 
 
 def outcome_of(error: PySparkException) -> Outcome:

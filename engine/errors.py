@@ -15,6 +15,7 @@
         ├── NoFilesError         LODGE_NO_FILES
         ├── PathRefusedError     LODGE_PATH_REFUSED
         ├── NoReaderError        LODGE_NO_READER
+        ├── FileChangedError     LODGE_FILE_CHANGED
         └── UnreadableFileError  LODGE_UNREADABLE_FILE
 
 :mod:`engine.readers.errors` adds the errors of the formats. ``docs/reference/errors.md`` explains each condition to
@@ -319,6 +320,25 @@ class NoReaderError(FileError):
             "with only such files. Names that start with '.' or '_' are ignored.",
         )
         self.supported = supported
+
+
+class FileChangedError(FileError):
+    """Raised if a file has changed since it was listed.
+
+    Args:
+        context: The file.
+        change: How the change was noticed.
+    """
+
+    condition = "LODGE_FILE_CHANGED"
+    sql_state = "58030"
+
+    def __init__(self, context: ErrorContext, change: str) -> None:
+        super().__init__(
+            context.workspace,
+            context.path,
+            f" changed while it was scanned: {change}. Run the statement again when no process writes to the file.",
+        )
 
 
 class UnreadableFileError(FileError):

@@ -25,8 +25,9 @@ from typing import Any, Self
 import pyarrow as pa
 
 from engine.context import ErrorContext
+from engine.discovery import decode_schema, encode_schema
 from engine.errors import NOWHERE, NoFilesError, ScanOptionError, SchemaConflictError
-from engine.files import file_size, list_files, open_file
+from engine.file_list import FILES, unpack_files
 from engine.packing import pack, task_bytes
 from engine.projection.path import quote_name
 from engine.projection.project_list import EVERYTHING, ProjectionList
@@ -42,6 +43,8 @@ from engine.scan_options import ScanOptions, split_options, validate_options
 from engine.scan_source import ScanSource, selected_directory
 from engine.schema import IMPLICIT_MARK, TupleSchema, fold_case, is_implicit
 from engine.schema_tracker.merging import merge_schemas
+from engine.storage.files import list_files, open_file
+from engine.storage.listed_file import ListedFile
 
 _DISCOVERY_THREADS = 8
 _OPENING_BYTES = 1024 * 1024
@@ -57,12 +60,14 @@ class FileScan:
         options: The options that do not depend on the format.
         reader_options: The options of the format.
         mentioned: The case-folded names that the statement contains. No other columns are needed. None for all columns.
+        listed: The files of the scan, if they were listed before. None if the scan lists them itself.
     """
 
     source: ScanSource
     options: ScanOptions
     reader_options: Mapping[str, str] = field(default_factory=dict)
     mentioned: frozenset[str] | None = None
+    listed: Sequence[ListedFile] | None = None
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
@@ -72,7 +77,29 @@ class FileScan:
             ScanOptionError: If an option is missing or invalid.
         """
         own, readers = split_options(options)
-        return cls(ScanSource.from_options(options), own, readers, ScanSource.mentioned_in(options))
+        given = {key.lower(): value for key, value in options.items()}
+        listed = unpack_files(given[FILES]) if FILES in given else None
+        return cls(ScanSource.from_options(options), own, readers, ScanSource.mentioned_in(options), listed)
+
+    def list_files(self) -> Sequence[ListedFile]:
+        """Return the files of the scan, sorted by path.
+
+        Raises:
+            NoFilesError: If the path contains no files.
+            EngineError: If a file cannot be listed.
+        """
+        files = self._files()
+        if not files:
+            raise NoFilesError(self.source.workspace, self.source.path)
+        return files
+
+    def sample(self, files: Sequence[ListedFile]) -> Sequence[ListedFile]:
+        """Return the files whose schemas are merged into the schema of the scan."""
+        wanted = {"all": len(files), "sample": self.options.sample_files, "first": 1}[self.options.discovery]
+        if wanted >= len(files):
+            return files
+        step = len(files) / wanted
+        return [files[int(number * step)] for number in range(wanted)]
 
     def discover(self) -> TupleSchema:
         """Return the columns that the statement may need.
@@ -84,21 +111,81 @@ class FileScan:
             SchemaConflictError: If the types of a column have no common type.
             EngineError: If a file cannot be listed or read.
         """
-        files = self._files()
-        if not files:
-            raise NoFilesError(self.source.workspace, self.source.path)
-        sampled = self._sample(files)
+        files = self.list_files()
+        sampled = self.sample(files)
         with ThreadPoolExecutor(_DISCOVERY_THREADS, thread_name_prefix="discovery") as pool:
-            schemas = list(pool.map(self._file_schema, sampled))
+            schemas = [encode_schema(schema) for schema in pool.map(self.examine, map(self.open_later, sampled))]
         try:
-            merged = _merge(sampled, schemas)
+            merged = self.merge(sampled, schemas)
+        except FileConflictError as conflict:
+            raise self.locate(conflict) from None
+        return self.select_columns(merged, files)
+
+    def examine(self, file: SourceFile) -> TupleSchema:
+        """Return the schema of a file.
+
+        Raises:
+            EngineError: If the file cannot be read.
+        """
+        format_, options = self._format(file)
+        return format_.discover(file, options)
+
+    def merge(self, files: Sequence[ListedFile], schemas: Sequence[bytes]) -> TupleSchema:
+        """Return a schema that can represent the rows of all files. This method opens no file.
+
+        Args:
+            files: The files, in the order of the scan.
+            schemas: The encoded schema of each file.
+
+        Raises:
+            FileConflictError: If the types of a column have no common type.
+        """
+        first: dict[bytes, ListedFile] = {}
+        for file, schema in zip(files, schemas, strict=True):
+            first.setdefault(schema, file)
+        distinct = [(decode_schema(schema), file) for schema, file in first.items()]
+        workspace = self.source.workspace
+        try:
+            merged = merge_schemas((schema, ErrorContext(workspace, file.path)) for schema, file in distinct)
         except SchemaConflictError as conflict:
-            number = next(number for number, file in enumerate(sampled) if file.context == conflict.context)
-            others = _merge(sampled[:number], schemas[:number])
-            raise self._locate(conflict, sampled[number], others) from None
-        directory = selected_directory(self.source.path)
-        locations = [FileLocation.of(file.path, directory) for file in files]
-        return self._select_columns(resolve_missing_types(merged, _TYPE_OF_NULLS), locations)
+            number = next(number for number, (_, file) in enumerate(distinct) if file.path == conflict.context.path)
+            others = merge_schemas((schema, NOWHERE) for schema, _ in distinct[:number])
+            raise FileConflictError(conflict, distinct[number][1], others) from None
+        return resolve_missing_types(merged, _TYPE_OF_NULLS)
+
+    def locate(self, conflict: "FileConflictError") -> SchemaConflictError:
+        """Return a conflict with its position in the file. This method may read the file.
+
+        Raises:
+            EngineError: If the file cannot be read.
+        """
+        file, error = self.open_later(conflict.file), conflict.error
+        format_, options = self._format(file)
+        if not isinstance(format_, LateTypeFormat):
+            return error.at("schema")
+        place = format_.find_place(file, options, lambda row: _conflicts(conflict.others, row, error.column))
+        return error if place is None else error.at(place.position)
+
+    def select_columns(self, schema: TupleSchema, files: Sequence[ListedFile]) -> TupleSchema:
+        """Return the columns that the statement contains. Implicit columns are marked as implicit.
+
+        Args:
+            schema: The columns of the files.
+            files: All files of the scan.
+        """
+        if self.mentioned is None:
+            directory = selected_directory(self.source.path)
+            locations = [FileLocation.of(file.path, directory) for file in files]
+            needed, implicit = list(schema), list(partition_fields(locations))
+        else:
+            needed = [one for one in schema if fold_case(one.name) in self.mentioned]
+            implicit = [one for name in sorted(self.mentioned) if (one := implicit_field(name)) is not None]
+        own = (one.with_metadata(IMPLICIT_MARK) for one in implicit if schema.find(one.name) is None)
+        return TupleSchema([*(one.remove_metadata() for one in needed), *own])
+
+    def open_later(self, file: ListedFile) -> SourceFile:
+        """Return a listed file in the form that readers open."""
+        return SourceFile(self.source.workspace, file.path, file.size_bytes, partial(open_file, self.source, file))
 
     def partitions(self) -> Sequence[Sequence[SourceFile]]:
         """Return the files and splits that each task reads.
@@ -106,7 +193,7 @@ class FileScan:
         Raises:
             EngineError: If a file cannot be listed or read.
         """
-        files = self._files()
+        files = [self.open_later(file) for file in self._files()]
         target_bytes = int(self.options.partition_bytes or task_bytes(sum(file.size_bytes for file in files)))
         with ThreadPoolExecutor(_DISCOVERY_THREADS, thread_name_prefix="splits") as pool:
             of_files = pool.map(lambda file: self._splits(file, target_bytes), files)
@@ -147,20 +234,6 @@ class FileScan:
         inputs = [ScanInput(file, partial(self._reader, file)) for file in files]
         return Scan(inputs, plan, ErrorContext(self.source.workspace)).batches()
 
-    def _locate(self, conflict: SchemaConflictError, file: SourceFile, others: TupleSchema) -> SchemaConflictError:
-        """Add the position in the file to a conflict.
-
-        Args:
-            conflict: The conflict between a file and the preceding files.
-            file: The file.
-            others: The merged schema of the preceding files.
-        """
-        format_, options = self._format(file)
-        if not isinstance(format_, LateTypeFormat):
-            return conflict.at("schema")
-        place = format_.find_place(file, options, lambda row: _conflicts(others, row, conflict.column))
-        return conflict if place is None else conflict.at(place.position)
-
     def _check_declared(self, files: Sequence[SourceFile], schema: TupleSchema) -> None:
         """Reject a schema that would make every value null because the option ``header`` is missing.
 
@@ -194,52 +267,40 @@ class FileScan:
             return EVERYTHING
         return ProjectionList.parse(quote_name(one.name) for one in schema)
 
-    def _files(self) -> Sequence[SourceFile]:
-        workspace = self.source.workspace
-        return [
-            SourceFile(workspace, path, file_size(self.source, path), partial(open_file, self.source, path))
-            for path in list_files(self.source, any_suffix=self.options.format is not None)
-        ]
-
-    def _sample(self, files: Sequence[SourceFile]) -> Sequence[SourceFile]:
-        """Return the files whose schemas discovery reads."""
-        wanted = {"all": len(files), "sample": self.options.sample_files, "first": 1}[self.options.discovery]
-        if wanted >= len(files):
-            return files
-        step = len(files) / wanted
-        return [files[int(number * step)] for number in range(wanted)]
-
-    def _select_columns(self, schema: TupleSchema, locations: Sequence[FileLocation]) -> TupleSchema:
-        """Return the columns that the statement contains. Implicit columns are marked as implicit."""
-        if self.mentioned is None:
-            needed, implicit = list(schema), list(partition_fields(locations))
-        else:
-            needed = [one for one in schema if fold_case(one.name) in self.mentioned]
-            implicit = [one for name in sorted(self.mentioned) if (one := implicit_field(name)) is not None]
-        own = (one.with_metadata(IMPLICIT_MARK) for one in implicit if schema.find(one.name) is None)
-        return TupleSchema([*(one.remove_metadata() for one in needed), *own])
+    def _files(self) -> Sequence[ListedFile]:
+        if self.listed is not None:
+            return self.listed
+        return list_files(self.source, any_suffix=self.options.format is not None)
 
     def _format(self, file: SourceFile) -> tuple[ReaderFormat, Any]:
         format_ = reader_format(file, self.options.format)
         return format_, validate_options(format_.options, self.reader_options)
-
-    def _file_schema(self, file: SourceFile) -> TupleSchema:
-        format_, options = self._format(file)
-        return format_.discover(file, options)
 
     def _reader(self, file: SourceFile) -> Any:
         format_, options = self._format(file)
         return format_.reader(file, options)
 
 
+class FileConflictError(Exception):
+    """Raised if the schema of a file conflicts with the files before it, before its position in the file is known.
+
+    Attributes:
+        error: The conflict.
+        file: The file.
+        others: The merged schema of the files before it.
+    """
+
+    def __init__(self, error: SchemaConflictError, file: ListedFile, others: TupleSchema) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.file = file
+        self.others = others
+
+
 def _marked_field(schema: TupleSchema, name: str) -> pa.Field | None:
     """Return the implicit column with a name if the schema marks the column as implicit."""
     field = schema.find(name)
     return implicit_field(name) if field is not None and is_implicit(field) else None
-
-
-def _merge(files: Sequence[SourceFile], schemas: Sequence[TupleSchema]) -> TupleSchema:
-    return merge_schemas((schema, file.context) for schema, file in zip(schemas, files, strict=True))
 
 
 def _conflicts(one: TupleSchema, other: TupleSchema, column: str) -> bool:

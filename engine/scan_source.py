@@ -28,8 +28,14 @@ from engine.suffixes import SUFFIXES, TEXT_DELIMITERS, suffix_of
 FORMAT = "lodge"
 """The name of the data source in Spark."""
 
-SOURCE_OPTIONS = frozenset({"workspace", "root", "path", "excluded", "mentioned"})
-"""The options that identify the files of a scan. All other options configure how the files are read."""
+SOURCE_OPTIONS = frozenset({"workspace", "root", "path", "excluded", "mentioned", "files", "planned", "task"})
+"""The options that only a gateway may set. All other options configure how the files are read."""
+
+PLANNED = "planned"
+"""The option that says that the gateway discovered the schema of the scan. Otherwise, a user declared it."""
+
+TASK = "task"
+"""The option that selects what a scan returns instead of rows."""
 
 TEXT_SCHEMA = "columns array<string>"
 """The schema of text files without a header, as Spark DDL [scan-framework "Selection List Processing"]."""

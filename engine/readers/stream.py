@@ -18,8 +18,8 @@ from typing import BinaryIO, Self, cast
 
 import pyarrow as pa
 
-from engine.errors import UnreadableFileError
-from engine.readers.errors import FileChangedError, FormatError, one_line
+from engine.errors import FileChangedError, UnreadableFileError
+from engine.readers.errors import FormatError, one_line
 from engine.scan.reader import SourceFile
 from engine.suffixes import compression_of
 
@@ -60,7 +60,7 @@ def check_size(file: SourceFile, raw: BinaryIO) -> None:
     except OSError as error:
         raise _unreadable(file, error) from None
     if size_bytes != file.size_bytes:
-        raise FileChangedError(file.context, file.size_bytes, size_bytes)
+        raise FileChangedError(file.context, f"it had {file.size_bytes:,} bytes and has {size_bytes:,}")
 
 
 class ByteStream:

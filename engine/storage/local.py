@@ -1,4 +1,4 @@
-"""Listing and opening of the files of a scan, inside one workspace.
+"""Listing and opening of local files, inside one workspace.
 
 Users can write to workspaces and create links there, while a scan runs with the permissions of Spark. It is not
 sufficient to check a path before opening it, because the path can be changed between the check and the opening.
@@ -12,8 +12,7 @@ Guarantees:
    are separated from each other: a path may name one of them, but no link may lead from one to another.
 2. Only regular files are read. Opening a file never blocks. For example, a FIFO without a writer raises an error.
 3. A directory always results in the same files in the same order. Names that start with ``.`` or ``_`` are ignored, as
-   in Spark. Excluded directories are also ignored. All other files are included: a file without a reader raises an
-   error.
+   in Spark. Excluded directories are also ignored. All other files are included.
 4. No file is scanned twice. If two paths of a scan lead to the same location, an error is raised. The same is true for
    a link that leads to one of its parent directories.
 5. Links and special files are checked when they are listed. Therefore most errors occur while Spark plans the query,
@@ -32,87 +31,64 @@ Not guaranteed:
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from engine.errors import NoReaderError, PathNotFoundError, PathRefusedError, UnreadableFileError
+from engine.context import ErrorContext
+from engine.errors import FileChangedError, PathNotFoundError, PathRefusedError, UnreadableFileError
 from engine.path_patterns import fixed_directory, is_pattern, matches
-from engine.scan_source import ScanSource, has_reader, supported_suffixes
+from engine.scan_source import ScanSource
+from engine.storage.listed_file import ListedFile
 
 _OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _OPEN_DESCRIPTORS = Path("/proc/self/fd")
 
 
-def list_files(source: ScanSource, *, any_suffix: bool = False) -> list[str]:
-    """Return the files of a scan, sorted, as paths relative to the workspace's root.
-
-    Args:
-        source: The file, directory or pattern to scan.
-        any_suffix: Whether to accept files with unsupported suffixes, because an option specifies the reader.
+def list_files(source: ScanSource) -> Sequence[ListedFile]:
+    """Return the files of a scan, sorted by path.
 
     Raises:
         PathNotFoundError: If the path does not exist and, interpreted as a pattern, does not match any file.
         PathRefusedError: If the path, or a link below it, leads to a location that the scan may not read.
         UnreadableFileError: If a file or directory cannot be read.
-        NoReaderError: If there is no reader for the suffix of a file.
     """
-    files = _selected_files(source)
-    unknown = [file for file in files if not has_reader(file)]
-    if unknown and not any_suffix:
-        raise NoReaderError(
-            source.workspace, unknown[0], others=len(unknown) - 1, supported=tuple(supported_suffixes())
-        )
-    return files
-
-
-def open_file(source: ScanSource, path: str) -> BinaryIO:
-    """Open a file of the scan for reading. The caller must close the file.
-
-    Args:
-        source: The scan.
-        path: A path that :func:`list_files` returned.
-
-    Raises:
-        PathNotFoundError: If the file does not exist.
-        PathRefusedError: If the path leads to a location that the scan may not read.
-        UnreadableFileError: If the file cannot be read.
-    """
-    with _open_checked(source, PurePosixPath(path)) as opened:
-        if opened.is_directory:
-            raise UnreadableFileError(source.workspace, path, "it is a directory")
-        return os.fdopen(os.dup(opened.descriptor), "rb")
-
-
-def file_size(source: ScanSource, path: str) -> int:
-    """Return the current size of a file of the scan in bytes.
-
-    Raises:
-        FileError: If the file cannot be opened. See :func:`open_file`.
-    """
-    with open_file(source, path) as file:
-        return os.fstat(file.fileno()).st_size
-
-
-def _selected_files(source: ScanSource) -> list[str]:
     path = PurePosixPath(source.path)
     try:
         with _open_checked(source, path) as opened:
             if opened.location in _excluded_directories(source):
                 raise _excluded_error(source, path)
             if not opened.is_directory:
-                return [str(path)]
+                return [_listed(path, os.fstat(opened.descriptor))]
     except PathNotFoundError:
         if not is_pattern(source.path):
             raise
         below = _Walk(source).files_below(fixed_directory(source.path))
-        found = [file for file in below if matches(source.path, file)]
+        found = [file for file in below if matches(source.path, file.path)]
         if not found:
             raise
         return found
     return _Walk(source).files_below(path)
+
+
+def open_file(source: ScanSource, file: ListedFile) -> BinaryIO:
+    """Open a file of the scan for reading. The caller must close the file.
+
+    Raises:
+        FileChangedError: If the file was modified since it was listed.
+        PathNotFoundError: If the file does not exist.
+        PathRefusedError: If the path leads to a location that the scan may not read.
+        UnreadableFileError: If the file cannot be read.
+    """
+    with _open_checked(source, PurePosixPath(file.path)) as opened:
+        if opened.is_directory:
+            raise UnreadableFileError(source.workspace, file.path, "it is a directory")
+        if _version(os.fstat(opened.descriptor)) != file.version:
+            raise FileChangedError(ErrorContext(source.workspace, file.path), "it was modified")
+        return os.fdopen(os.dup(opened.descriptor), "rb")
 
 
 class _Walk:
@@ -122,14 +98,14 @@ class _Walk:
         self._source = source
         self._excluded = _excluded_directories(source)
         self._reached: dict[Path, PurePosixPath] = {}
-        self._files: list[str] = []
+        self._files: list[ListedFile] = []
         self._directories: list[PurePosixPath] = []
 
-    def files_below(self, directory: PurePosixPath) -> list[str]:
+    def files_below(self, directory: PurePosixPath) -> list[ListedFile]:
         self._directories.append(directory)
         while self._directories:
             self._list(self._directories.pop())
-        return sorted(self._files)
+        return sorted(self._files, key=attrgetter("path"))
 
     def _list(self, directory: PurePosixPath) -> None:
         with _open_checked(self._source, directory) as opened:
@@ -146,15 +122,19 @@ class _Walk:
 
         Unless the entry is a link, ``location`` is its real path.
         """
-        is_directory = entry.is_dir(follow_symlinks=False)
-        if not is_directory and not entry.is_file(follow_symlinks=False):
-            with _open_checked(self._source, path) as opened:
-                is_directory, location = opened.is_directory, opened.location
-        if is_directory:
+        if entry.is_dir(follow_symlinks=False):
             self._directories.append(path)
+            return
+        if entry.is_file(follow_symlinks=False):
+            status = entry.stat(follow_symlinks=False)
         else:
-            self._reach(location, path)
-            self._files.append(str(path))
+            with _open_checked(self._source, path) as opened:
+                if opened.is_directory:
+                    self._directories.append(path)
+                    return
+                location, status = opened.location, os.fstat(opened.descriptor)
+        self._reach(location, path)
+        self._files.append(_listed(path, status))
 
     def _reach(self, location: Path, path: PurePosixPath) -> None:
         """Record the path to a location.
@@ -170,6 +150,14 @@ class _Walk:
                 f"{str(first)!r} of the same scan leads to the same location, so its rows would be read twice; "
                 "scan only one of the paths",
             )
+
+
+def _listed(path: PurePosixPath, status: os.stat_result) -> ListedFile:
+    return ListedFile(str(path), status.st_size, _version(status))
+
+
+def _version(status: os.stat_result) -> str:
+    return str(status.st_mtime_ns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from engine.context import ErrorContext
 from engine.discovery import decode_schema, encode_schema
 from engine.errors import NOWHERE, NoFilesError, ScanOptionError, SchemaConflictError
 from engine.file_list import FILES, unpack_files
+from engine.options import parse_options
 from engine.packing import pack, task_bytes
 from engine.projection.path import quote_name
 from engine.projection.project_list import EVERYTHING, ProjectionList
@@ -39,7 +40,7 @@ from engine.scan.missing_columns import resolve_missing_types
 from engine.scan.reader import LateTypeFormat, ReaderFormat, SourceFile
 from engine.scan.row_filter import RowFilter
 from engine.scan.scan import Scan, ScanInput, ScanPlan
-from engine.scan_options import ScanOptions, split_options, validate_options
+from engine.scan_options import ScanOptions, split_options
 from engine.scan_source import ScanSource, selected_directory
 from engine.schema import IMPLICIT_MARK, TupleSchema, fold_case, is_implicit
 from engine.schema_tracker.merging import merge_schemas
@@ -274,7 +275,7 @@ class FileScan:
 
     def _format(self, file: SourceFile) -> tuple[ReaderFormat, Any]:
         format_ = reader_format(file, self.options.format)
-        return format_, validate_options(format_.options, self.reader_options)
+        return format_, parse_options(format_.options, self.reader_options)
 
     def _reader(self, file: SourceFile) -> Any:
         format_, options = self._format(file)

@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import ClassVar
 
-from pydantic import BaseModel
-
 from engine.context import ErrorContext
 from engine.readers.json_objects.layout import detect_layout
 from engine.readers.json_objects.object_blocks import open_objects
@@ -24,7 +22,7 @@ class JsonFormat:
 
     name: ClassVar[str] = "json"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
-    options: ClassVar[type[BaseModel]] = JsonOptions
+    options: ClassVar[type] = JsonOptions
 
     def discover(self, file: SourceFile, options: JsonOptions) -> TupleSchema:
         """Infer the schema from the whole file. Columns that contain only nulls are LATE."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from engine.errors import EngineError
+from engine.errors import EngineError, ScanOptionError
 from engine.readers.delimited.reader import DelimitedReader
 from engine.readers.errors import FormatError
 
@@ -208,7 +208,7 @@ def test_error_in_a_later_split_names_the_line_in_the_file(memory_file):
     "options", [{"delimiter": ""}, {"delimiter": "é"}, {"delimiter": '"'}, {"quote": "ab"}, {"encoding": "base64"}]
 )
 def test_invalid_options_are_rejected(memory_file, options):
-    with pytest.raises(ValueError, match="validation error"):
+    with pytest.raises(ScanOptionError, match="cannot be"):
         memory_file("a.csv", "a\n", **options).discover()
 
 

@@ -16,7 +16,7 @@ from engine.readers.byte_arrays import as_byte_array
 from engine.readers.errors import FormatError
 from engine.readers.json_objects.object_blocks import open_objects
 from engine.readers.json_objects.object_parser import ObjectParser, RequestedColumns
-from engine.readers.json_objects.options import JsonOptions
+from engine.readers.json_objects.options import JsonOptions, Layout
 from engine.readers.json_objects.positions import ObjectPositions
 from engine.readers.json_objects.reader import JsonReader
 from engine.readers.lines import Block
@@ -343,7 +343,7 @@ def test_file_is_closed_after_a_failed_open():
     raw = io.BytesIO(b"{}")
     file = SourceFile("dfs", "a.json.gz", 2, lambda: raw)
     with pytest.raises(FormatError, match="cannot be decompressed"):
-        open_objects(file, JsonOptions(layout="array"))
+        open_objects(file, JsonOptions(layout=Layout.ARRAY))
     assert raw.closed
 
 

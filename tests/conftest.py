@@ -29,6 +29,13 @@ REPOSITORY = Path(__file__).parents[1]
 START_SECONDS = 120
 STOP_SECONDS = 30
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"  # tests end before optimised code pays off
+SPARK_ENVIRONMENT = {
+    "PYSPARK_PYTHON": sys.executable,
+    "PYTHONPATH": str(REPOSITORY),
+    "SPARK_LOCAL_IP": "127.0.0.1",
+}
+"""The environment of Spark's processes, in which Python workers can import Lodge's data source."""
+
 SPARK_STARTED = re.compile(r"Spark Connect server started at: (\S+:\d+)")
 READY = re.compile(r"Lodge is ready at (sc://\S+)")
 
@@ -41,6 +48,7 @@ SLOW_SECONDS = {
     "tests/helm": 200,
     "tests/gateway/sessions": 180,
     "tests/images": 150,
+    "tests/standalone": 150,
     "tests/errors": 120,
     "tests/gateway/objects": 110,
     "tests/reaper/kubernetes": 100,
@@ -143,9 +151,9 @@ def start_spark() -> Iterator[Callable[..., SparkProcess]]:
 
 
 def start_spark_process(
-    directory: Path, prefix: Sequence[str] = (), more: Mapping[str, str] | None = None
+    directory: Path, prefix: Sequence[str] = (), more: Mapping[str, str] | None = None, *, master: str = "local[2]"
 ) -> SparkProcess:
-    """Start a Spark Connect server and wait until it is ready."""
+    """Start a Spark Connect server, by default with executors in its own process, and wait until it is ready."""
     log = directory / "server.log"
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -168,18 +176,15 @@ def start_spark_process(
         *prefix,
         str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
         "--master",
-        "local[2]",
+        master,
     ]
     for key, value in settings.items():
         command += ["--conf", f"{key}={value}"]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
-    environment = os.environ | {
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(REPOSITORY),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
     with log.open("wb") as output:
-        server = subprocess.Popen(command, cwd=directory, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        server = subprocess.Popen(
+            command, cwd=directory, env=os.environ | SPARK_ENVIRONMENT, stdout=output, stderr=subprocess.STDOUT
+        )
     try:
         return SparkProcess(f"sc://{spark_address(server, log)}", directory, server)
     except BaseException:

@@ -45,9 +45,9 @@ def representatives():
 SENT = list(representatives())
 
 
-def statement(case, folder):
+def statement(case, folder, **more):
     """Return the statement that scans a folder with the options and the declared types of a case."""
-    given = dict(case.options)
+    given = {**case.options, **more}
     if case.declared is not None:
         given["schema"] = ", ".join(f"`{name}` {ddl(type_)}" for name, type_ in case.declared.items())
     options = ", ".join(f"{name} = '{value}'" for name, value in given.items())

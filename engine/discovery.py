@@ -12,6 +12,7 @@ Guarantees:
 """
 
 import json
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -29,17 +30,21 @@ FINDINGS = pa.schema([("files", pa.list_(pa.int32())), ("schema", pa.binary()), 
 FINDINGS_DDL = "files array<int>, schema binary, error string"
 """The same columns, as Spark DDL."""
 
+_MAX_TRACEBACK = 16_384
+
 
 class FailedDiscoveryError(Exception):
     """Raised if a file could not be examined.
 
     Attributes:
         report: The error of the first such file.
+        traceback: The traceback of the error, for the log.
     """
 
-    def __init__(self, report: ErrorReport) -> None:
+    def __init__(self, report: ErrorReport, traceback: str) -> None:
         super().__init__(str(report))
         self.report = report
+        self.traceback = traceback
 
 
 def examine(files: Iterable[tuple[int, SourceFile]], discover: Callable[[SourceFile], TupleSchema]) -> pa.RecordBatch:
@@ -55,7 +60,8 @@ def examine(files: Iterable[tuple[int, SourceFile]], discover: Callable[[SourceF
         try:
             encoded = encode_schema(discover(file))
         except EngineError as error:
-            failed.append((number, json.dumps(asdict(ErrorReport.of(error)))))
+            lines = traceback.format_exception(error)
+            failed.append((number, json.dumps([asdict(ErrorReport.of(error)), "".join(lines)[-_MAX_TRACEBACK:]])))
         else:
             numbers.setdefault(encoded, []).append(number)
     rows = [
@@ -87,7 +93,8 @@ def read_findings(findings: Iterable[Mapping[str, Any]], count: int) -> Sequence
             else:
                 failed[number] = row["error"]
     if failed:
-        raise FailedDiscoveryError(ErrorReport(**json.loads(failed[min(failed)])))
+        report, lines = json.loads(failed[min(failed)])
+        raise FailedDiscoveryError(ErrorReport(**report), str(lines))
     found = [schema for schema in schemas if schema is not None]
     if len(found) != count:
         raise ValueError(f"Only {len(found)} of {count} files were examined.")

@@ -32,8 +32,9 @@ def unpack_files(text: str) -> Sequence[ListedFile]:
         ScanOptionError: If the text is not such a list.
     """
     try:
-        unpacked = zlib.decompressobj()
-        rows = json.loads(unpacked.decompress(base64.b64decode(text, validate=True), _MAX_TEXT_BYTES))
+        compressed = zlib.decompressobj()
+        unpacked = compressed.decompress(base64.b64decode(text, validate=True), _MAX_TEXT_BYTES)
+        rows = json.loads(unpacked if compressed.eof else b"")
         return [ListedFile(str(path), int(size_bytes), str(version)) for path, size_bytes, version in rows]
     except (binascii.Error, zlib.error, ValueError, TypeError, RecursionError):
         raise ScanOptionError(FILES, "is not a list of files that Lodge wrote") from None

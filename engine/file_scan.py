@@ -49,6 +49,7 @@ from engine.storage.listed_file import ListedFile
 
 _DISCOVERY_THREADS = 8
 _OPENING_BYTES = 1024 * 1024
+_EXAMINING_BYTES = 32 * 1024
 _TYPE_OF_NULLS = pa.string()
 
 
@@ -119,7 +120,7 @@ class FileScan:
         try:
             merged = self.merge(sampled, schemas)
         except FileConflictError as conflict:
-            raise self.locate(conflict) from None
+            raise conflict.at(self.find_place(conflict.file, conflict.error.column, conflict.others)) from None
         return self.select_columns(merged, files)
 
     def examine(self, file: SourceFile) -> TupleSchema:
@@ -154,18 +155,30 @@ class FileScan:
             raise FileConflictError(conflict, distinct[number][1], others) from None
         return resolve_missing_types(merged, _TYPE_OF_NULLS)
 
-    def locate(self, conflict: "FileConflictError") -> SchemaConflictError:
-        """Return a conflict with its position in the file. This method may read the file.
+    def find_place(self, file: ListedFile, column: str, others: TupleSchema) -> str:
+        """Return the position in a file at which a column conflicts with other files. This method may read the file.
+
+        Args:
+            file: The file.
+            column: The name of the column.
+            others: The merged schema of the other files.
 
         Raises:
             EngineError: If the file cannot be read.
         """
-        file, error = self.open_later(conflict.file), conflict.error
-        format_, options = self._format(file)
+        source = self.open_later(file)
+        format_, options = self._format(source)
         if not isinstance(format_, LateTypeFormat):
-            return error.at("schema")
-        place = format_.find_place(file, options, lambda row: _conflicts(conflict.others, row, error.column))
-        return error if place is None else error.at(place.position)
+            return "schema"
+        place = format_.find_place(source, options, lambda row: _conflicts(others, row, column))
+        return "" if place is None else place.position
+
+    def discovery_groups(self) -> Iterator[Sequence[int]]:
+        """Group the files for tasks that examine them. Return the numbers of the files of each group."""
+        files = self._files()
+        target_bytes = task_bytes(sum(file.size_bytes for file in files))
+        sizes = ((number, min(file.size_bytes, target_bytes)) for number, file in enumerate(files))
+        return pack(sizes, target_bytes, _EXAMINING_BYTES)
 
     def select_columns(self, schema: TupleSchema, files: Sequence[ListedFile]) -> TupleSchema:
         """Return the columns that the statement contains. Implicit columns are marked as implicit.
@@ -296,6 +309,10 @@ class FileConflictError(Exception):
         self.error = error
         self.file = file
         self.others = others
+
+    def at(self, position: str) -> SchemaConflictError:
+        """Return the conflict with its position in the file. The position may be empty."""
+        return self.error.at(position) if position else self.error
 
 
 def _marked_field(schema: TupleSchema, name: str) -> pa.Field | None:

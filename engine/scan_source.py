@@ -28,7 +28,20 @@ from engine.suffixes import SUFFIXES, TEXT_DELIMITERS, suffix_of
 FORMAT = "lodge"
 """The name of the data source in Spark."""
 
-SOURCE_OPTIONS = frozenset({"workspace", "root", "path", "excluded", "mentioned", "files", "planned", "task"})
+SOURCE_OPTIONS = frozenset(
+    {
+        "workspace",
+        "root",
+        "path",
+        "excluded",
+        "mentioned",
+        "files",
+        "planned",
+        "task",
+        "conflict_column",
+        "conflict_others",
+    }
+)
 """The options that only a gateway may set. All other options configure how the files are read."""
 
 PLANNED = "planned"

@@ -30,8 +30,9 @@ from engine.error_report import reported_errors
 from engine.errors import ColumnError
 from engine.file_scan import FileScan
 from engine.scan.row_filter import RowFilter
-from engine.scan_source import FORMAT
+from engine.scan_source import FORMAT, PLANNED, TASK
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
+from engine.spark_discovery import discovery_reader
 
 _SPARK_TIME_ZONE = "UTC"
 """The time zone of all timestamps that Spark accepts."""
@@ -66,18 +67,16 @@ class LodgeDataSource(datasource.DataSource):
     @reported_errors()
     def schema(self) -> StructType:
         """Return the schema of the files. Spark calls this method only if no schema is declared."""
-        schema = FileScan.from_options(self.options).discover()
         self._is_declared = False
-        for field in schema:
-            if not has_spark_type(field.type):
-                raise NoSparkTypeError(field.name, field.type)
-        found: StructType = make_nullable(from_arrow_schema(schema.to_arrow()))
-        return found
+        return to_spark_schema(FileScan.from_options(self.options).discover())
 
     @reported_errors()
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
+        scan = FileScan.from_options(self.options)
+        if TASK in self.options:
+            return discovery_reader(scan, self.options, self.options[TASK])
         kind = FilteringScanReader if _PUSHES_FILTERS in sys.modules else ScanReader
-        return kind(FileScan.from_options(self.options), schema, is_declared=self._is_declared)
+        return kind(scan, schema, is_declared=self._is_declared and PLANNED not in self.options)
 
 
 class NoSparkTypeError(ColumnError):
@@ -93,6 +92,19 @@ class NoSparkTypeError(ColumnError):
             "column as string.",
             parameters={"foundType": type_},
         )
+
+
+def to_spark_schema(schema: TupleSchema) -> StructType:
+    """Return a discovered schema as a Spark type.
+
+    Raises:
+        NoSparkTypeError: If Spark does not support the type of a column.
+    """
+    for field in schema:
+        if not has_spark_type(field.type):
+            raise NoSparkTypeError(field.name, field.type)
+    found: StructType = make_nullable(from_arrow_schema(schema.to_arrow()))
+    return found
 
 
 def has_spark_type(type_: pa.DataType) -> bool:

@@ -71,6 +71,7 @@ log = structlog.get_logger(__name__)
 _Request = TypeVar("_Request", bound=Message)
 _Execution = base_pb2.ExecutePlanRequest | base_pb2.ReattachExecuteRequest
 OnProgress = Callable[[base_pb2.ExecutePlanResponse], Awaitable[None]]
+OnRows = Callable[[pa.Table], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,13 @@ class BackendSession:
         return SessionSettings.from_values({pair.key: pair.value for pair in response.pairs})
 
     async def execute(
-        self, plan: base_pb2.Plan, *, operation_id: str = "", on_progress: OnProgress | None = None, keep: bool = False
+        self,
+        plan: base_pb2.Plan,
+        *,
+        operation_id: str = "",
+        on_progress: OnProgress | None = None,
+        on_rows: OnRows | None = None,
+        keep: bool = False,
     ) -> ExecutionResult:
         """Execute a plan and wait until it finishes.
 
@@ -218,6 +225,7 @@ class BackendSession:
             operation_id: The UUID of the operation, for following and interrupting it. If empty, a new UUID is
                 generated.
             on_progress: A function that is called with each progress message.
+            on_rows: A function that is called with each batch of rows.
             keep: Whether the backend keeps the result until :meth:`release` is called, so that another replica can
                 follow the operation.
 
@@ -232,7 +240,7 @@ class BackendSession:
             plan=plan,
         )
         request.request_options.add().reattach_options.reattachable = True
-        result = self._result("ExecutePlan", request, on_progress)
+        result = self._result("ExecutePlan", request, on_progress, on_rows)
         if keep:
             return await result
         try:
@@ -251,11 +259,13 @@ class BackendSession:
         request = self._build(base_pb2.ReattachExecuteRequest, operation_id=operation_id)
         return await self._result("ReattachExecute", request, on_progress)
 
-    async def _result(self, method: str, request: _Execution, on_progress: OnProgress | None) -> ExecutionResult:
+    async def _result(
+        self, method: str, request: _Execution, on_progress: OnProgress | None, on_rows: OnRows | None = None
+    ) -> ExecutionResult:
         """Follow an operation until it has ended."""
         reattach = self._build(base_pb2.ReattachExecuteRequest, operation_id=request.operation_id)
         plan = request if isinstance(request, base_pb2.ExecutePlanRequest) else None
-        following = _Following(method, request, reattach, plan)
+        following = _Following(method, request, reattach, plan, on_rows)
         retry = tenacity.AsyncRetrying(
             sleep=asyncio.sleep,
             stop=lambda _: following.is_given_up(),
@@ -414,6 +424,7 @@ class _Following:
         request: The request of the next call.
         reattach: The request for reattaching after the last response.
         plan: The request with the plan. None if the backend has received the plan.
+        on_rows: A function that is called with each batch of rows.
         is_complete: Whether the operation has ended.
         reset: The error of the last reset of the connection.
     """
@@ -422,6 +433,7 @@ class _Following:
     request: _Execution
     reattach: base_pb2.ReattachExecuteRequest
     plan: base_pb2.ExecutePlanRequest | None
+    on_rows: OnRows | None = None
     is_complete: bool = False
     reset: BackendError | None = None
     _failing_since: float | None = None
@@ -472,12 +484,18 @@ class _Following:
         for metrics in response.observed_metrics:
             if metrics.values:
                 self._observed[metrics.name] = metrics.values[0].long
-        if self._first_value is None and response.arrow_batch.row_count:
+        if response.arrow_batch.row_count and (self._first_value is None or self.on_rows is not None):
             with pa.ipc.open_stream(response.arrow_batch.data) as reader:
-                self._first_value = reader.read_all().column(0)[0].as_py()
+                self._take_rows(reader.read_all())
         if response.HasField("sql_command_result"):
             self._answer.sql_command_result.CopyFrom(response.sql_command_result)
         self.is_complete = response.HasField("result_complete")
+
+    def _take_rows(self, rows: pa.Table) -> None:
+        if self._first_value is None:
+            self._first_value = rows.column(0)[0].as_py()
+        if self.on_rows is not None:
+            self.on_rows(rows)
 
     def result(self) -> ExecutionResult:
         return ExecutionResult(self._observed, self._server_side_session_id, self._first_value, self._answer)

@@ -24,6 +24,7 @@ from gateway.metrics import GatewayMetrics, GatewayState
 from gateway.names.path_checks import PathChecks
 from gateway.operations import Operation, Operations
 from gateway.request_pools import RequestPools
+from gateway.scans.planner import ScanPlanner
 from gateway.service import SparkConnectService
 from gateway.sessions.adopter import Adopter
 from gateway.sessions.record_watch import RecordWatch
@@ -138,6 +139,7 @@ class Gateway:
             audit=self._audit,
             pools=self._pools,
             drain=self._drain,
+            planner=ScanPlanner(self._workspaces.reads, self._metrics.count_scanned_files),
         )
         self._server = self._listener.server
         self._audited = StatementAudit(

@@ -63,6 +63,7 @@ from gateway.plan_decoding import PlanDecoder, UnreadablePlanError
 from gateway.request_pools import RequestPools
 from gateway.requests import Request, SessionKey, index_request
 from gateway.response_releases import ResponseReleases
+from gateway.scans.plannings import Plannings
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.statement_audit import ObservedStatement, StatementAudit
@@ -122,7 +123,8 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         self._paths = paths
         self._plans = PlanDecoder(pools)
         self._pools = pools
-        self._resolution = RequestResolver(workspaces, paths, pools)
+        self._plannings = Plannings(drain)
+        self._resolution = RequestResolver(workspaces, paths, pools, self._plannings)
         unary: dict[str, Handler] = {
             "AddArtifacts": self._add_artifacts,
             "AnalyzePlan": self._analyze_plan,
@@ -390,7 +392,10 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
 
     async def _interrupt(self, call: "_Call") -> bytes:
         message = call.request.decode(base_pb2.InterruptRequest)
-        ended = await self._operations.interrupt(call.key, message)
+        ended = [
+            *await self._plannings.interrupt(call.key, message),
+            *await self._operations.interrupt(call.key, message),
+        ]
         response = await self._pass_unary(call)
         answer = base_pb2.InterruptResponse.FromString(response)
         at_backend = list(answer.interrupted_ids)

@@ -31,6 +31,7 @@ Not guaranteed:
 
 import os
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ from engine.storage.listed_file import ListedFile
 
 _OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _OPEN_DESCRIPTORS = Path("/proc/self/fd")
+_SETTLED_NS = 2_000_000_000
+"""More than the resolution of modification times in any file system."""
 
 
 def list_files(source: ScanSource) -> Sequence[ListedFile]:
@@ -153,7 +156,8 @@ class _Walk:
 
 
 def _listed(path: PurePosixPath, status: os.stat_result) -> ListedFile:
-    return ListedFile(str(path), status.st_size, _version(status))
+    is_settled = time.time_ns() - status.st_mtime_ns > _SETTLED_NS
+    return ListedFile(str(path), status.st_size, _version(status), is_settled)
 
 
 def _version(status: os.stat_result) -> str:

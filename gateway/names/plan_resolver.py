@@ -28,12 +28,13 @@ from google.protobuf.message import Message
 from pyspark.sql.connect.proto import commands_pb2, expressions_pb2, relations_pb2
 
 from engine.errors import ScanOptionError
-from engine.scan_source import FORMAT, SOURCE_OPTIONS, ScanSource
+from engine.scan_source import FORMAT, PLANNED, SOURCE_OPTIONS, ScanSource
 from gateway.errors import GatewayError
 from gateway.names.catalog_calls import resolve_catalog_call
 from gateway.names.embedded_statements import TextPlace
 from gateway.names.name_lookup import ONE_PATH, NameLookup
 from gateway.names.plan_messages import find_command_texts, find_messages_with_names
+from gateway.names.scan_relations import find_scans
 from gateway.names.sql_text_resolver import SqlTextResolver
 from gateway.sql.name_syntax import qualify_with_session, quote_name
 from gateway.sql_relations import read_parameters, read_sql_command, remove_positional_parameters
@@ -63,6 +64,15 @@ class PlanResolver(NameLookup):
             GatewayError: If a name cannot be resolved, or a SQL text is not allowed.
         """
         return _PlanResolution(self).resolve(message, aliases)
+
+    async def plan_scans(self, message: Message) -> None:
+        """Plan the scans in a message whose names are resolved, in place.
+
+        Raises:
+            GatewayError: If the files of a scan cannot be listed or examined, or their schemas conflict.
+        """
+        if self.scans is not None:
+            await self.scans.plan(find_scans(message))
 
 
 class _PlanResolution:
@@ -200,7 +210,7 @@ class _PlanResolution:
         """
         source = relation.read.data_source
         options = {key.lower(): value for key, value in source.options.items()}
-        if source.schema:
+        if source.schema and PLANNED not in options:
             options["schema"] = source.schema
         if "workspace" in options and not source.paths:
             return self._resolve_scan_again(relation, options)

@@ -26,10 +26,12 @@ from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, Tex
 from gateway.names.path_checks import PathChecks
 from gateway.names.plan_messages import find_command_texts, find_messages_with_names
 from gateway.names.plan_resolver import PlanResolver
+from gateway.names.scan_relations import find_scans
 from gateway.names.word_search import WordSearch
 from gateway.plan_decoding import DecodedAnalysis, DecodedPlan, PlanDecoder, UnreadablePlanError
 from gateway.request_pools import RequestPools
 from gateway.requests import Request
+from gateway.scans.plannings import Plannings
 from gateway.sql.name_syntax import parse_name
 from gateway.sql_relations import find_sql_relation
 from workspace.workspaces import Workspaces
@@ -56,9 +58,13 @@ class RequestResolver:
         workspaces: The configured workspaces.
         paths: The check of the paths in requests.
         pools: The threads and the memory for large requests.
+        plannings: The statements whose scans are being planned.
     """
 
-    def __init__(self, workspaces: CurrentWorkspaces, paths: PathChecks, pools: RequestPools) -> None:
+    def __init__(
+        self, workspaces: CurrentWorkspaces, paths: PathChecks, pools: RequestPools, plannings: Plannings
+    ) -> None:
+        self._plannings = plannings
         self._workspaces = workspaces
         self._paths = paths
         self._pools = pools
@@ -83,6 +89,8 @@ class RequestResolver:
         resolver = await self._get_needed_resolver(request.data, decoded.plan, get_resolver, is_needed=is_compressed)
         if resolver is None or not await self._workspaces.reads.run_or_abandon(resolver.resolve, decoded.plan):
             return request
+        if find_scans(decoded.plan):
+            await self._plannings.run(request.key, request.decode_without_plan(), resolver.plan_scans(decoded.plan))
         encoded = await self._plans.encode(decoded)
         return await self._pools.decode(len(request.data), request.with_plan, encoded)
 
@@ -110,6 +118,10 @@ class RequestResolver:
                 _resolve_analysis, analysis, resolver
             ):
                 return request
+            for plan, compressed in analysis.compressed:
+                await resolver.plan_scans(compressed.plan)
+                plan.CopyFrom(compressed.to_plan())
+            await resolver.plan_scans(message)
             return await self._pools.decode(len(request), message.SerializeToString)
 
     async def resolve_deep_plan(
@@ -140,7 +152,11 @@ class RequestResolver:
             resolver = await get_resolver()
             if command is not None:
                 _refuse_command(command, resolver)
-            return await self._workspaces.reads.run_or_abandon(_resolve_parts, plan, resolver) or request
+            if not await self._workspaces.reads.run_or_abandon(_resolve_parts, plan, resolver):
+                return request
+            for part in plan.parts:
+                await resolver.plan_scans(part)
+            return await self._pools.decode(len(request), plan.encode)
         except UnreadablePlanError:
             await self._refuse_unreadable(error, get_resolver)
             return request
@@ -209,19 +225,17 @@ def _check_texts(message: Message) -> bool:
 def _resolve_analysis(analysis: DecodedAnalysis, resolver: PlanResolver) -> bool:
     """Resolve the names in an ``AnalyzePlan`` request in place. Return whether the request was changed."""
     changed = False
-    for plan, decoded in analysis.compressed:
-        if resolver.resolve(decoded.plan):
-            plan.CopyFrom(decoded.to_plan())
-            changed = True
+    for _, decoded in analysis.compressed:
+        changed |= resolver.resolve(decoded.plan)
     return resolver.resolve(analysis.message) or changed
 
 
-def _resolve_parts(plan: DeepPlan, resolver: PlanResolver) -> bytes | None:
-    """Return the encoded request with all names resolved. None if nothing changed."""
+def _resolve_parts(plan: DeepPlan, resolver: PlanResolver) -> bool:
+    """Resolve the names in the parts of a request in place. Return whether a part was changed."""
     changed = False
     for part in plan.parts:
         changed |= resolver.resolve(part, plan.aliases)
-    return plan.encode() if changed else None
+    return changed
 
 
 def _refuse_command(command: commands_pb2.Command, resolver: PlanResolver) -> None:

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from google.protobuf.message import Message
 from pyspark.sql.connect.proto import relations_pb2
 
 from engine.errors import ScanOptionError
 from engine.scan_source import FORMAT, ScanSource, has_reader, known_schema, selected_directory, supported_suffixes
 from gateway.errors import GatewayError, ParseError, table_not_found
 from gateway.file_systems import file_systems
+from gateway.names.plan_messages import find_messages_with_names
 from gateway.sql.column_pruning import find_mentioned_names
 from gateway.sql.lexer import Token
 from gateway.sql.name_syntax import quote_name
@@ -33,6 +35,8 @@ _READABLE = re.compile(r"[^0-9A-Za-z]+")
 _MAX_ALIAS_STEM = 40
 
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+
+DataSource = relations_pb2.Read.DataSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,12 @@ def _build_scan_relation(
     if not read.schema:
         read.ClearField("schema")
     return relation
+
+
+def find_scans(message: Message) -> Sequence[DataSource]:
+    """Return the scan relations in a plan whose names are resolved."""
+    relations = (each for each in find_messages_with_names(message) if isinstance(each, relations_pb2.Relation))
+    return [each.read.data_source for each in relations if each.read.data_source.format == FORMAT]
 
 
 def generate_alias(path: str, length: int) -> str:

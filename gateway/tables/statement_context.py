@@ -89,11 +89,12 @@ class StatementContext:
             raise schema_not_found(target.schema, self.workspaces)
 
     async def resolve(self, relation: relations_pb2.Relation) -> relations_pb2.Relation:
-        """Return a relation with all names resolved.
+        """Return a relation with all names resolved, and all scans planned.
 
         Raises:
-            GatewayError: If a name cannot be resolved.
+            GatewayError: If a name cannot be resolved, or a scan cannot be planned.
         """
         plan = base_pb2.Plan(root=relation)
         await self.workspace_reads.run_or_abandon(self.names.resolve, plan)
+        await self.names.plan_scans(plan)
         return plan.root

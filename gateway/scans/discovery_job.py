@@ -1,0 +1,75 @@
+"""Discovery at the backend: a Spark job that examines files on the executors.
+
+The job runs in the session of the client, with the user context and the tags of its request. Therefore an interrupt of
+the client by tag, or of all operations, also ends the job.
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql.connect.proto import base_pb2
+
+from engine.discovery import FINDINGS_DDL, encode_schema, read_findings
+from engine.file_list import FILES, pack_files
+from engine.file_scan import FileConflictError
+from engine.scan_source import FORMAT, TASK
+from engine.spark_discovery import COLUMN, DISCOVER, LOCATE, OTHERS
+from engine.storage.listed_file import ListedFile
+from gateway.backend_session import BackendSession
+from gateway.errors import GatewayError, internal_error
+
+
+async def find_schemas(
+    backend: BackendSession, options: Mapping[str, str], files: Sequence[ListedFile]
+) -> Sequence[bytes]:
+    """Return the encoded schema of each file.
+
+    Args:
+        backend: The session in which the job runs.
+        options: The options of the scan.
+        files: The files to examine.
+
+    Raises:
+        FailedDiscoveryError: If a file could not be examined.
+        BackendError: If the job fails.
+        GatewayError: If the job did not return what it should.
+    """
+    findings = await _run(backend, {**options, TASK: DISCOVER, FILES: pack_files(files)})
+    try:
+        return read_findings(findings.to_pylist(), len(files))
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unexpected(error) from error
+
+
+async def find_place(backend: BackendSession, options: Mapping[str, str], conflict: FileConflictError) -> str:
+    """Return the position in a file at which it conflicts with other files. Empty if there is no such position.
+
+    Raises:
+        BackendError: If the job fails.
+        GatewayError: If the job did not return what it should.
+    """
+    others = base64.b64encode(encode_schema(conflict.others)).decode()
+    of_conflict = {COLUMN: conflict.error.column, OTHERS: others, FILES: pack_files([conflict.file])}
+    findings = await _run(backend, {**options, TASK: LOCATE, **of_conflict})
+    try:
+        (row,) = findings.to_pylist()
+        return str(row["error"])
+    except (ValueError, KeyError) as error:
+        raise _unexpected(error) from error
+
+
+async def _run(backend: BackendSession, options: Mapping[str, str]) -> pa.Table:
+    plan = base_pb2.Plan()
+    read = plan.root.read.data_source
+    read.format = FORMAT
+    read.schema = FINDINGS_DDL
+    read.options.update(options)
+    tables: list[pa.Table] = []
+    await backend.execute(plan, on_rows=tables.append)
+    return pa.concat_tables(tables) if tables else pa.table({})
+
+
+def _unexpected(error: Exception) -> GatewayError:
+    """Return the error for findings that do not come from Lodge's data source."""
+    return internal_error(error)

@@ -1,0 +1,155 @@
+"""Plans scans: lists their files, and discovers their schema.
+
+Without a plan, Spark asks the data source for the schema of a scan in one process beside the driver. With a plan, the
+relation contains the schema and the files, so this process reads nothing.
+
+Guarantees:
+
+1. Values are read only on the executors, by a discovery job (:mod:`gateway.scans.discovery_job`). The gateway lists
+   files, and merges schemas.
+2. A file that was examined before, and has not changed, is not examined again (:mod:`gateway.scans.schema_cache`).
+3. A planned scan returns the same rows, or the same error, as the scan without a plan.
+
+Scans with a declared schema are not planned, because they need no discovery.
+
+Source: [architecture "Gateway"], [scan-schema-tracker "Subsequent Readers and Schema Changes"].
+"""
+
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+from pyspark.sql.connect.proto import relations_pb2
+
+from engine.discovery import FailedDiscoveryError
+from engine.error_report import ErrorReport
+from engine.errors import EngineError
+from engine.file_list import FILES, pack_files
+from engine.file_scan import FileConflictError, FileScan
+from engine.scan_source import PLANNED, SOURCE_OPTIONS
+from engine.spark import to_spark_schema
+from engine.storage.listed_file import ListedFile
+from gateway.backend_session import BackendSession
+from gateway.errors import ScanFailedError
+from gateway.file_systems import file_systems
+from gateway.pools import Pool
+from gateway.scans.discovery_job import find_place, find_schemas
+from gateway.scans.schema_cache import Examination, SchemaCache
+from workspace.identifiers import Principal
+from workspace.workspaces import Workspaces
+
+DataSource = relations_pb2.Read.DataSource
+
+_WITHOUT_EFFECT = frozenset({"partition_bytes", "discovery", "sample_files"})
+"""The options that do not affect the schema of a file."""
+
+log = structlog.get_logger(__name__)
+
+
+class ScanPlanner:
+    """Plans the scans of all sessions of a replica.
+
+    Args:
+        reads: The threads that list files and merge schemas.
+        count: Called with the numbers of files whose schema was known, and had to be discovered.
+    """
+
+    def __init__(self, reads: Pool, count: Callable[[int, int], None]) -> None:
+        self._reads = reads
+        self._count = count
+        self._cache = SchemaCache()
+
+    async def plan(self, scans: Iterable[DataSource], session: "SessionScans") -> None:
+        """Add the files and the schema to scans, in place.
+
+        Raises:
+            GatewayError: If a file cannot be listed or examined, or the schemas of two files conflict.
+        """
+        for scan in scans:
+            if not scan.schema:
+                await self._plan(scan, session)
+
+    async def _plan(self, relation: DataSource, session: "SessionScans") -> None:
+        options = dict(relation.options)
+        try:
+            scan, files = await self._reads.run_or_abandon(_list, options, session.workspaces)
+            sampled = scan.sample(files)
+            schemas = await self._schemas(scan, sampled, options, session)
+            try:
+                planned = await self._reads.run_or_abandon(_merge, scan, files, sampled, schemas)
+            except FileConflictError as conflict:
+                raise conflict.at(await find_place(session.backend, options, conflict)) from None
+        except EngineError as error:
+            lines = traceback.format_exception(error)
+            raise _scan_failed(ErrorReport.of(error), "".join(lines)) from error
+        except FailedDiscoveryError as error:
+            raise _scan_failed(error.report, error.traceback) from None
+        relation.schema, relation.options[FILES] = planned
+        relation.options[PLANNED] = "true"
+
+    async def _schemas(
+        self, scan: FileScan, files: Sequence[ListedFile], options: Mapping[str, str], session: "SessionScans"
+    ) -> Sequence[bytes]:
+        """Return the encoded schema of each file. Examine the files that are not in the cache."""
+        of_files = {key: value for key, value in options.items() if key not in SOURCE_OPTIONS | _WITHOUT_EFFECT}
+        examination = Examination(session.principal, scan.source.root, of_files)
+        known = await self._reads.run_or_abandon(self._cache.find, examination, files)
+        unknown = [file for file, schema in zip(files, known, strict=True) if schema is None]
+        self._count(len(files) - len(unknown), len(unknown))
+        if unknown:
+            found = await find_schemas(session.backend, options, unknown)
+            await self._reads.run_or_abandon(self._cache.store, examination, unknown, found)
+            remaining = iter(found)
+            known = [next(remaining) if schema is None else schema for schema in known]
+        return [schema for schema in known if schema is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionScans:
+    """Plans the scans of one session.
+
+    Attributes:
+        planner: The planner of the replica.
+        principal: The client.
+        backend: The session at the backend.
+        workspaces: All workspaces.
+    """
+
+    planner: ScanPlanner
+    principal: Principal
+    backend: BackendSession
+    workspaces: Workspaces
+
+    async def plan(self, scans: Iterable[DataSource]) -> None:
+        """Add the files and the schema to scans, in place.
+
+        Raises:
+            GatewayError: If a file cannot be listed or examined, or the schemas of two files conflict.
+        """
+        await self.planner.plan(scans, self)
+
+
+def _list(options: Mapping[str, str], workspaces: Workspaces) -> tuple[FileScan, Sequence[ListedFile]]:
+    scan = FileScan.from_options(options)
+    with file_systems.access(workspaces.by_name[scan.source.workspace]):
+        return scan, scan.list_files()
+
+
+def _merge(
+    scan: FileScan, files: Sequence[ListedFile], sampled: Sequence[ListedFile], schemas: Sequence[bytes]
+) -> tuple[str, str]:
+    """Return the schema of a scan as JSON, and its files."""
+    schema = scan.select_columns(scan.merge(sampled, schemas), files)
+    return to_spark_schema(schema).json(), pack_files(files)
+
+
+def _scan_failed(report: ErrorReport, lines: str) -> ScanFailedError:
+    log.warning(
+        "scan_failed",
+        condition=report.condition,
+        reason=report.text,
+        parameters=dict(report.parameters),
+        traceback=lines.splitlines(),
+    )
+    return ScanFailedError(report.condition, report.sql_state, report.text, report.parameters)

@@ -1,0 +1,27 @@
+"""The list of files in a plan."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.errors import ScanOptionError
+from engine.file_list import pack_files, unpack_files
+from engine.storage.listed_file import ListedFile
+
+FILES = st.lists(st.builds(ListedFile, st.text(), st.integers(min_value=0, max_value=2**63), st.text()))
+
+
+@given(FILES)
+def test_list_is_unpacked_as_it_was(files):
+    assert unpack_files(pack_files(files)) == files
+
+
+def test_long_list_is_small():
+    files = [ListedFile(f"logs/2026/11/{number:06}.json", 1234, "1795436125000000000") for number in range(100_000)]
+    assert len(pack_files(files)) < 1024 * 1024
+
+
+@pytest.mark.parametrize("text", ["", "x", "AAAA", pack_files([])[:-4], "eJyrVoouAgAC8AEt", "eJwDAAAAAAE="])
+def test_other_text_is_refused(text):
+    with pytest.raises(ScanOptionError, match="is not a list of files that Lodge wrote"):
+        unpack_files(text)

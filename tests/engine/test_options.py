@@ -105,7 +105,7 @@ def test_invalid_value_is_rejected(option, text, problem):  # 1
 
 
 def test_unknown_option_lists_the_known_options():  # 1
-    with pytest.raises(ScanOptionError, match="Option 'weight' of a scan is unknown; the options are color, count, flag,"):
+    with pytest.raises(ScanOptionError, match="'weight' of a scan is unknown; the options are color, count, flag,"):
         parse(weight="1")
 
 

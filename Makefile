@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup prerequisites demo test test-all test-slow test-cluster coverage check format lock bench-engine bench-gateway bench-temp-tables bench-reaper bench-replicas drift-table format-docs chart-docs cluster cluster-down cluster-programs images soak clean
+.PHONY: help setup prerequisites demo test test-all test-slow test-cluster coverage check format lock bench-engine bench-lake bench-gateway bench-temp-tables bench-reaper bench-replicas drift-table format-docs chart-docs cluster cluster-down cluster-programs images soak clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -62,6 +62,9 @@ lock: setup ## Update constraints.txt from pyproject.toml
 
 bench-engine: setup ## Compare scans of files with other readers
 	@$(BIN)/python benchmarks/scans.py
+
+bench-lake: setup ## Compare scans of large directories through Lodge with Spark's own readers
+	@$(BIN)/python -m benchmarks.lake
 
 bench-gateway: setup ## Compare Spark Connect through Lodge with Spark alone, and with TLS and JWT
 	@$(BIN)/python benchmarks/pass_through.py

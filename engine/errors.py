@@ -46,6 +46,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         "LODGE_MALFORMED_FILE": "22000",
         "LODGE_NO_FILES": "42KD9",
         "LODGE_NO_READER": "0A000",
+        "LODGE_OTHER_ENGINE": "58000",
         "LODGE_PATH_REFUSED": "42501",
         "LODGE_PROJECTION": "42000",
         "LODGE_READER_FAILED": "58000",

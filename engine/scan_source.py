@@ -40,6 +40,7 @@ SOURCE_OPTIONS = frozenset(
         "task",
         "conflict_column",
         "conflict_others",
+        "engine",
     }
 )
 """The options that only a gateway may set. All other options configure how the files are read."""

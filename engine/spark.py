@@ -29,6 +29,7 @@ from engine.arrow_types import inner_fields
 from engine.error_report import reported_errors
 from engine.errors import ColumnError
 from engine.file_scan import FileScan
+from engine.fingerprint import ENGINE, require_engine
 from engine.scan.row_filter import RowFilter
 from engine.scan_source import FORMAT, PLANNED, TASK
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
@@ -67,6 +68,9 @@ class LodgeDataSource(datasource.DataSource):
     @reported_errors()
     def schema(self) -> StructType:
         """Return the schema of the files. Spark calls this method only if no schema is declared."""
+        if ENGINE in self.options:
+            require_engine(self.options[ENGINE])
+            return StructType()
         self._is_declared = False
         return to_spark_schema(FileScan.from_options(self.options).discover())
 

@@ -25,6 +25,7 @@ import asyncio
 import contextlib
 import time
 import uuid
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -64,6 +65,8 @@ _REPEAT_PAUSE_SECONDS = 0.2
 _IN_FLIGHT_SECONDS = 2.0
 _UNKNOWN_OPERATION = "INVALID_HANDLE.OPERATION_NOT_FOUND"
 _KNOWN_OPERATION = "INVALID_HANDLE.OPERATION_ALREADY_EXISTS"
+_KNOWN_ARTIFACT = "ARTIFACT_ALREADY_EXISTS"
+_ARTIFACT_CHUNK_BYTES = 32 * 1024
 _DISCONNECTED = "INVALID_CURSOR.DISCONNECTED"
 _HANDLE_LOST = "INVALID_HANDLE."
 
@@ -106,6 +109,16 @@ class BackendSession:
         self._metadata = metadata
         self._leaves_operations = False
         self._server_side_session_id = request.client_observed_server_side_session_id
+
+    @property
+    def address(self) -> str:
+        """The address of the backend."""
+        return self._backend.address
+
+    @property
+    def server_side_session_id(self) -> str:
+        """The session id that the backend generated. Empty before the first response."""
+        return self._server_side_session_id
 
     def leave_operations(self) -> None:
         """Let operations continue at the backend when their execution here is cancelled."""
@@ -182,6 +195,46 @@ class BackendSession:
         plan = base_pb2.Plan()
         plan.command.sql_command.input.CopyFrom(relation)
         return (await self.execute(plan)).answer
+
+    async def register_data_source(self, name: str, command: bytes, python_version: str) -> None:
+        """Register a data source in the session.
+
+        Args:
+            name: The name of the data source.
+            command: The pickled class of the data source.
+            python_version: The Python version that the backend must have to load the class, such as ``3.11``.
+
+        Raises:
+            BackendError: If the call fails.
+        """
+        plan = base_pb2.Plan()
+        source = plan.command.register_data_source
+        source.name = name
+        source.python_data_source.command = command
+        source.python_data_source.python_ver = python_version
+        await self.execute(plan)
+
+    async def add_artifact(self, name: str, data: bytes) -> None:
+        """Add an artifact to the session. Do nothing if the session has an artifact with this name.
+
+        Raises:
+            BackendError: If the call fails.
+        """
+        chunks = [data[start : start + _ARTIFACT_CHUNK_BYTES] for start in range(0, len(data), _ARTIFACT_CHUNK_BYTES)]
+        requests = [self._build(base_pb2.AddArtifactsRequest) for _ in chunks]
+        for request, chunk in zip(requests, chunks, strict=True):
+            part = request.chunk if request is not requests[0] else request.begin_chunk.initial_chunk
+            part.data, part.crc = chunk, zlib.crc32(chunk)
+        first = requests[0].begin_chunk
+        first.name, first.total_bytes, first.num_chunks = name, len(data), len(chunks)
+        encoded = [request.SerializeToString() for request in requests]
+        try:
+            await self._repeat(
+                lambda: self._backend.stream_unary(SERVICE + "AddArtifacts")(iter(encoded), metadata=self._metadata)
+            )
+        except BackendError as error:
+            if condition_of(error.error) != _KNOWN_ARTIFACT:
+                raise
 
     async def drop_temp_view(self, name: str) -> None:
         """Drop a temporary view if it exists.
@@ -395,12 +448,16 @@ class BackendSession:
     async def _call(self, method: str, request: Message, *, timeout_seconds: float | None = None) -> bytes:
         """Call a method that can be repeated without harm. Repeat it if the connection is reset."""
         data = request.SerializeToString()
+        return await self._repeat(
+            lambda: self._backend.unary(SERVICE + method)(data, metadata=self._metadata, timeout=timeout_seconds)
+        )
 
+    async def _repeat(self, start: Callable[[], Awaitable[bytes]]) -> bytes:
+        """Start a call that can be repeated without harm. Start it again if the connection is reset."""
         give_up_at: float | None = None
         while True:
-            call = self._backend.unary(SERVICE + method)
             try:
-                response: bytes = await call(data, metadata=self._metadata, timeout=timeout_seconds)
+                response = await start()
             except aio.AioRpcError as error:
                 failure = BackendError(error, self._backend.address)
                 give_up_at = give_up_at or time.monotonic() + REPEAT_SECONDS

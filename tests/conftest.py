@@ -141,8 +141,13 @@ def start_spark() -> Iterator[Callable[..., SparkProcess]]:
     """
     started: list[SparkProcess] = []
 
-    def start(directory: Path, prefix: Sequence[str] = (), more: Mapping[str, str] | None = None) -> SparkProcess:
-        started.append(start_spark_process(directory, prefix, more))
+    def start(
+        directory: Path,
+        prefix: Sequence[str] = (),
+        more: Mapping[str, str] | None = None,
+        python: Path | None = None,
+    ) -> SparkProcess:
+        started.append(start_spark_process(directory, prefix, more, python=python))
         return started[-1]
 
     yield start
@@ -151,9 +156,22 @@ def start_spark() -> Iterator[Callable[..., SparkProcess]]:
 
 
 def start_spark_process(
-    directory: Path, prefix: Sequence[str] = (), more: Mapping[str, str] | None = None, *, master: str = "local[2]"
+    directory: Path,
+    prefix: Sequence[str] = (),
+    more: Mapping[str, str] | None = None,
+    *,
+    master: str = "local[2]",
+    python: Path | None = None,
 ) -> SparkProcess:
-    """Start a Spark Connect server, by default with executors in its own process, and wait until it is ready."""
+    """Start a Spark Connect server, by default with executors in its own process, and wait until it is ready.
+
+    Args:
+        directory: The working directory.
+        prefix: Words before the command of the server.
+        more: Further settings of Spark.
+        master: The master of the executors.
+        python: The Python of an environment with another Spark, and without Lodge.
+    """
     log = directory / "server.log"
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -174,22 +192,31 @@ def start_spark_process(
     command = [
         *DIES_WITH_PARENT,
         *prefix,
-        str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
+        str(spark_home(python) / "bin" / "spark-submit"),
         "--master",
         master,
     ]
     for key, value in settings.items():
         command += ["--conf", f"{key}={value}"]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    environment = os.environ | SPARK_ENVIRONMENT
+    if python is not None:
+        environment |= {"PYSPARK_PYTHON": str(python), "PYTHONPATH": "", "SPARK_HOME": str(spark_home(python))}
     with log.open("wb") as output:
-        server = subprocess.Popen(
-            command, cwd=directory, env=os.environ | SPARK_ENVIRONMENT, stdout=output, stderr=subprocess.STDOUT
-        )
+        server = subprocess.Popen(command, cwd=directory, env=environment, stdout=output, stderr=subprocess.STDOUT)
     try:
         return SparkProcess(f"sc://{spark_address(server, log)}", directory, server)
     except BaseException:
         end(server)
         raise
+
+
+def spark_home(python: Path | None) -> Path:
+    """Return the directory of Spark in an environment, by default in the environment of the tests."""
+    if python is None:
+        return Path(pyspark.__file__).parent
+    (home,) = python.parents[1].glob("lib/python*/site-packages/pyspark")
+    return home
 
 
 def spark_address(server: "subprocess.Popen[bytes]", log: Path) -> str:

@@ -35,6 +35,7 @@ from gateway.errors import ScanFailedError
 from gateway.file_systems import file_systems
 from gateway.pools import Pool
 from gateway.scans.discovery_job import find_place, find_schemas
+from gateway.scans.engine_artifact import EngineDelivery
 from gateway.scans.schema_cache import Examination, SchemaCache
 from workspace.identifiers import Principal
 from workspace.workspaces import Workspaces
@@ -59,14 +60,19 @@ class ScanPlanner:
         self._reads = reads
         self._count = count
         self._cache = SchemaCache()
+        self._engines = EngineDelivery(reads)
 
     async def plan(self, scans: Iterable[DataSource], session: "SessionScans") -> None:
         """Add the files and the schema to scans, in place.
 
         Raises:
-            GatewayError: If a file cannot be listed or examined, or the schemas of two files conflict.
+            GatewayError: If a file cannot be listed or examined, the schemas of two files conflict, or the backend
+                cannot run the engine.
         """
-        for scan in scans:
+        found = list(scans)
+        if found:
+            await self._engines.require(session.backend)
+        for scan in found:
             if not scan.schema:
                 await self._plan(scan, session)
 

@@ -28,6 +28,21 @@ UTF_8 = "utf-8"
 _SKIP_BYTES = 4 * 1024 * 1024
 
 
+def to_encoding(value: str) -> str:
+    """Return the name that Python uses for an encoding.
+
+    Raises:
+        ValueError: If Python does not support the encoding.
+    """
+    try:
+        name = codecs.lookup(value).name
+        "a".encode(name)
+        codecs.getincrementaldecoder(name)
+    except (LookupError, UnicodeError):
+        raise ValueError("is not a text encoding that Python supports") from None
+    return name
+
+
 def open_checked(file: SourceFile) -> BinaryIO:
     """Open a file without decompressing it, and check that its size has not changed.
 

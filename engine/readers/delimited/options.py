@@ -1,6 +1,5 @@
 """The options of delimited text, and the syntax of a file that results from them."""
 
-import codecs
 from dataclasses import dataclass
 from enum import Enum
 from typing import Self
@@ -8,9 +7,10 @@ from typing import Self
 from engine.options import Boolean, Choice, Integer, Text, option
 from engine.readers.lines import DEFAULT_MAX_LINE_BYTES
 from engine.readers.malformed_policy import MalformedPolicy
-from engine.readers.stream import UTF_8
+from engine.readers.stream import UTF_8, to_encoding
 from engine.suffixes import TEXT_DELIMITERS, compression_of, suffix_of
 
+MAX_MIN_FIELDS = 1000
 _LINE_CHARACTERS = "\r\n\0"
 
 
@@ -41,21 +41,6 @@ def _to_character(value: str) -> str:
     return value
 
 
-def _to_encoding(value: str) -> str:
-    """Return the name that Python uses for an encoding.
-
-    Raises:
-        ValueError: If Python does not support the encoding.
-    """
-    try:
-        name = codecs.lookup(value).name
-        "a".encode(name)
-        codecs.getincrementaldecoder(name)
-    except (LookupError, UnicodeError):
-        raise ValueError("is not a text encoding that Python supports") from None
-    return name
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelimitedOptions:
     """Options of CSV, TSV, PSV and TBL files."""
@@ -82,7 +67,9 @@ class DelimitedOptions:
         description="The ASCII character that starts a comment line. If empty, there are no comments.",
     )
     encoding: str = option(
-        Text(_to_encoding), default=UTF_8, description="The Python name of the encoding of the file."
+        Text(to_encoding),
+        default=UTF_8,
+        description="The encoding of the file, by its Python name, for example `iso-8859-1` or `utf-16`.",
     )
     skip_lines: int = option(
         Integer(at_least=0), default=0, description="The number of lines to skip at the start of the file."
@@ -92,6 +79,12 @@ class DelimitedOptions:
         default=False,
         description="Whether the first row contains the column names. Without a header, each row is a single array "
         "with the name `columns`.",
+    )
+    min_fields: int = option(
+        Integer(at_least=0, at_most=MAX_MIN_FIELDS),
+        default=0,
+        description="The minimum number of fields in the array `columns`, for files without a header. Lodge appends "
+        "nulls to shorter rows, so that `columns[n]` is null instead of an error if `n` is smaller than this number.",
     )
     ragged: RaggedPolicy = option(
         Choice.of(RaggedPolicy),
@@ -132,6 +125,8 @@ class DelimitedOptions:
             raise ValueError("delimiter, quote, escape and comment must differ")
         if self.delimiter == "":
             raise ValueError("the delimiter must not be empty")
+        if self.header and self.min_fields:
+            raise ValueError("min_fields requires files without a header; with a header, use ragged = 'null'")
 
 
 @dataclass(frozen=True, slots=True)

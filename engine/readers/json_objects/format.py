@@ -12,6 +12,7 @@ from engine.readers.json_objects.options import JsonOptions, Layout
 from engine.readers.json_objects.reader import JsonReader
 from engine.readers.lines import Block
 from engine.readers.splits import split_by_bytes
+from engine.readers.stream import UTF_8
 from engine.scan.reader import RowBatchReader, SourceFile
 from engine.schema import TupleSchema
 from engine.suffixes import SUFFIXES, compression_of
@@ -45,9 +46,9 @@ class JsonFormat:
     def splits(self, file: SourceFile, options: JsonOptions, target_bytes: int) -> list[SourceFile]:
         """Split a file into ranges of about ``target_bytes``.
 
-        Only a file that is not compressed and has the layout ``lines`` is split.
+        Only a file of UTF-8 text that is not compressed and has the layout ``lines`` is split.
         """
-        if file.size_bytes <= target_bytes or compression_of(file.path):
+        if file.size_bytes <= target_bytes or compression_of(file.path) or options.encoding != UTF_8:
             return [file]
         return split_by_bytes(file, target_bytes) if detect_layout(file, options) is Layout.LINES else [file]
 

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from engine.options import Boolean, Choice, Integer, option
+from engine.options import Boolean, Choice, Integer, Text, option
 from engine.readers.lines import DEFAULT_MAX_LINE_BYTES
 from engine.readers.malformed_policy import MalformedPolicy
+from engine.readers.stream import UTF_8, to_encoding
 
 
 class Layout(Enum):
@@ -35,6 +36,11 @@ class JsonOptions:
         description="How objects are arranged in a file. `lines` means one object on each line, `concatenated` means "
         "objects one after another, and `array` means an array of objects. With `auto`, Lodge uses `array` if the file "
         "begins with `[`, `concatenated` if an object in the first 64 KiB spans several lines, and otherwise `lines`.",
+    )
+    encoding: str = option(
+        Text(to_encoding),
+        default=UTF_8,
+        description="The encoding of the file, by its Python name, for example `iso-8859-1` or `utf-16`.",
     )
     on_type_conflict: TypeConflictPolicy = option(
         Choice.of(TypeConflictPolicy),

@@ -59,6 +59,27 @@ def test_compressed_text_and_json_in_another_encoding_are_read(spark, folder, su
         assert rows(spark.sql(f"select name from {scan}")) == [(name,)]
 
 
+def test_describe_shows_the_columns_of_files(spark, folder):
+    (folder / "a.json").write_text('{"n": 1, "m": {"x": "one"}}\n')
+    described = rows(spark.sql(f"describe dfs.`{folder.name}/a.json`"))
+    assert described == [("n", "bigint", None), ("m", "struct<x:string>", None)]
+    (folder / "b.json").write_text('{"n": 1.5, "l": [true]}\n')
+    assert rows(spark.sql(f"describe dfs.`{folder.name}`")) == [
+        ("n", "double", None),
+        ("m", "struct<x:string>", None),
+        ("l", "array<boolean>", None),
+    ]
+    for text in (
+        "desc dfs.`{}`",
+        "describe table dfs.`{}`",
+        "desc extended dfs.`{}`",
+        "describe query select * from dfs.`{}`",
+    ):
+        assert ("m", "struct<x:string>", None) in rows(spark.sql(text.format(folder.name)))
+    for text in ("show columns in dfs.`{}`", "show columns from dfs.`{}`"):
+        assert rows(spark.sql(text.format(folder.name))) == [("n",), ("m",), ("l",)]
+
+
 def test_references_joined_by_commas_each_have_their_options(spark, folder):
     (folder / "a.csv").write_text("id,name\n1,x\n2,y\n")
     (folder / "b.json").write_text('{"id": 2, "n": 7}\n')

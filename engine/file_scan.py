@@ -48,7 +48,7 @@ from engine.storage.files import list_files, open_file
 from engine.storage.listed_file import ListedFile
 
 _DISCOVERY_THREADS = 8
-_OPENING_BYTES = 1024 * 1024
+_OPENING_BYTES = 64 * 1024
 _EXAMINING_BYTES = 32 * 1024
 _TYPE_OF_NULLS = pa.string()
 

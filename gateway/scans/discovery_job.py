@@ -18,10 +18,11 @@ from engine.spark_discovery import COLUMN, DISCOVER, LOCATE, OTHERS
 from engine.storage.listed_file import ListedFile
 from gateway.backend_session import BackendSession
 from gateway.errors import GatewayError, internal_error
+from gateway.pools import Pool
 
 
 async def find_schemas(
-    backend: BackendSession, options: Mapping[str, str], files: Sequence[ListedFile]
+    backend: BackendSession, options: Mapping[str, str], files: Sequence[ListedFile], threads: Pool
 ) -> Sequence[bytes]:
     """Return the encoded schema of each file.
 
@@ -29,15 +30,17 @@ async def find_schemas(
         backend: The session in which the job runs.
         options: The options of the scan.
         files: The files to examine.
+        threads: The threads that pack the list of files, and read the findings.
 
     Raises:
         FailedDiscoveryError: If a file could not be examined.
         BackendError: If the job fails.
         GatewayError: If the job did not return what it should.
     """
-    findings = await _run(backend, {**options, TASK: DISCOVER, FILES: pack_files(files)})
+    packed = await threads.run_or_abandon(pack_files, files)
+    findings = await _run(backend, {**options, TASK: DISCOVER, FILES: packed})
     try:
-        return read_findings(findings.to_pylist(), len(files))
+        return await threads.run_or_abandon(lambda: read_findings(findings.to_pylist(), len(files)))
     except (ValueError, KeyError, TypeError) as error:
         raise _unexpected(error) from error
 

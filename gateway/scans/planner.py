@@ -104,7 +104,7 @@ class ScanPlanner:
         unknown = [file for file, schema in zip(files, known, strict=True) if schema is None]
         self._count(len(files) - len(unknown), len(unknown))
         if unknown:
-            found = await find_schemas(session.backend, options, unknown)
+            found = await find_schemas(session.backend, options, unknown, self._reads)
             await self._reads.run_or_abandon(self._cache.store, examination, unknown, found)
             remaining = iter(found)
             known = [next(remaining) if schema is None else schema for schema in known]

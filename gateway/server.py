@@ -139,7 +139,10 @@ class Gateway:
             audit=self._audit,
             pools=self._pools,
             drain=self._drain,
-            planner=ScanPlanner(self._workspaces.reads, self._metrics.count_scanned_files),
+            # With impersonation, this process may list directories that the principal may not.
+            planner=ScanPlanner(
+                self._workspaces.reads, self._metrics.count_scanned_files, lists_files=not config.impersonation
+            ),
         )
         self._server = self._listener.server
         self._audited = StatementAudit(

@@ -54,9 +54,12 @@ class ScanPlanner:
     Args:
         reads: The threads that list files and merge schemas.
         count: Called with the numbers of files whose schema was known, and had to be discovered.
+        lists_files: Whether the gateway may list the files on behalf of its clients. Otherwise, the backend lists the
+            files, and discovers their schema.
     """
 
-    def __init__(self, reads: Pool, count: Callable[[int, int], None]) -> None:
+    def __init__(self, reads: Pool, count: Callable[[int, int], None], *, lists_files: bool = True) -> None:
+        self._lists_files = lists_files
         self._reads = reads
         self._count = count
         self._cache = SchemaCache()
@@ -73,7 +76,7 @@ class ScanPlanner:
         if found:
             await self._engines.require(session.backend)
         for scan in found:
-            if not scan.schema:
+            if self._lists_files and not scan.schema:
                 await self._plan(scan, session)
 
     async def _plan(self, relation: DataSource, session: "SessionScans") -> None:

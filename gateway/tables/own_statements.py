@@ -147,14 +147,8 @@ class OwnStatements:
     def _resolver(
         self, session: Session, backend: BackendSession, record: SessionRecord, settings: SessionSettings
     ) -> PlanResolver:
-        """Return a resolver for the names in a session.
-
-        With impersonation, only the backend may list files, because it has the permissions of the principal.
-        """
         workspaces = self._workspaces.now
-        scans = None
-        if not self._config.impersonation:
-            scans = SessionScans(self._planner, session.key.principal, backend, workspaces)
+        scans = SessionScans(self._planner, session.key.principal, backend, workspaces)
         return PlanResolver(workspaces, record.tables, settings, scans)
 
     async def start(

@@ -99,21 +99,6 @@ def test_other_user_cannot_read_files_by_path_or_name(sessions):
 
 
 @pytest.mark.slow
-def test_raw_files_are_listed_and_read_as_the_principals_user(gateway, sessions):
-    """The gateway itself could list the directory, because root runs it."""
-    directory = gateway.files / "private"
-    directory.mkdir(mode=0o700)
-    (directory / "of-the-owner.json").write_text('{"a": 1}')
-    for path in (directory, *directory.iterdir()):
-        shutil.chown(path, USERS[0])
-    owner, other = sessions
-    assert owner.sql("select a from dfs.private").collect() == [(1,)]
-    with pytest.raises(PySparkException, match="Permission denied") as raised:
-        other.sql("select * from dfs.private").collect()
-    assert "of-the-owner" not in str(raised.value)
-
-
-@pytest.mark.slow
 def test_other_user_cannot_list_the_location(gateway, sessions):
     before = set(gateway.locations())
     sessions[0].sql("create temporary table t2 as select 1 a").collect()

@@ -40,7 +40,7 @@ from engine.scan_source import FORMAT
 from engine.spark import LodgeDataSource
 from gateway.backend_session import BackendSession
 from gateway.error_status import condition_of
-from gateway.errors import BackendError, GatewayError
+from gateway.errors import BackendError, GatewayError, backend_python
 from gateway.pools import Pool
 
 _MAX_SESSIONS = 100_000
@@ -176,18 +176,11 @@ def _refused(failure: BackendError) -> GatewayError:
     """Return the error for a backend that cannot run the engine."""
     text = str(failure)
     other, missing = _OTHER_PYTHON.search(text), _MISSING_PACKAGE.search(text)
-    if other is not None or (missing is not None and missing["module"] in sys.stdlib_module_names):
-        found = f"Python {other['version']}" if other is not None else "an older version of Python"
-        problem = f"its Spark runs {found}"
-    elif missing is not None:
-        package = missing["module"].partition(".")[0]
-        problem = f"its Python environment has no package [{package}]. Install the package"
-    else:
+    if other is not None:
+        return backend_python(failure.backend, f"its Spark runs Python {other['version']}")
+    if missing is None:
         return failure
-    return GatewayError(
-        "LODGE_BACKEND_PYTHON",
-        "58000",
-        f"Backend {failure.backend} cannot scan files, because {problem}. The Python environment of Spark's driver "
-        "and executors is the one of PYSPARK_PYTHON. Scans need Python 3.11 or later with pyarrow and numpy.",
-        {"backend": failure.backend},
-    )
+    module = missing["module"].partition(".")[0]
+    if module in sys.stdlib_module_names:
+        return backend_python(failure.backend, "its Spark runs an older version of Python")
+    return backend_python(failure.backend, f"its Python environment has no package [{module}]")

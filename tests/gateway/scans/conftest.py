@@ -21,7 +21,7 @@ def python_environment() -> Callable[..., Path]:
 
     def create(requirements: Sequence[str], python: str = "python3.11") -> Path:
         program = shutil.which(python)
-        if program is None:
+        if program is None or subprocess.run([program, "--version"], check=False, capture_output=True).returncode:
             pytest.skip(f"needs {python}")
         directory = ENVIRONMENTS / "-".join((python, *sorted(requirements))).replace("==", "-")
         installed = directory / "bin" / "python"

@@ -44,7 +44,19 @@ def bare_spark(start_spark, python_environment, tmp_path_factory):
 
 @pytest.fixture
 def start_bare(start_spark, python_environment, tmp_path):
-    return lambda requirements, **more: start_spark(tmp_path, python=python_environment(requirements, **more))
+    """Start servers without Lodge. The Python of executors can have other packages than the Python of the driver."""
+
+    def start(requirements, *, of_executors=None, **more):
+        driver = python_environment(requirements, **more)
+        workers = driver if of_executors is None else python_environment(of_executors)
+        script = tmp_path / "python"
+        script.write_text(
+            f'#!/bin/sh\ncase " $* " in *" pyspark.worker "*) exec {workers} "$@" ;; esac\nexec {driver} "$@"\n'
+        )
+        script.chmod(0o755)
+        return start_spark(tmp_path, ["env", f"PYSPARK_PYTHON={script}"], python=driver)
+
+    return start
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +123,7 @@ def test_backend_with_the_engine_gets_nothing(connect, lodge):
     assert not sent(lodge, spark)
 
 
+@pytest.mark.slow
 def test_new_server_at_the_same_address_gets_the_engine(
     connect, start_spark, start_lodge, python_environment, tmp_path
 ):
@@ -131,6 +144,7 @@ def test_new_server_at_the_same_address_gets_the_engine(
     assert len(sent(gateway, spark)) == 1
 
 
+@pytest.mark.slow
 def test_installed_engine_of_another_version_is_refused(
     connect, start_spark, start_lodge, python_environment, tmp_path
 ):  # 3
@@ -158,10 +172,22 @@ def test_backend_without_pyarrow_is_named(connect, start_bare, start_lodge):
     make_files(gateway)
     spark = connect(gateway)
     for _ in range(2):
-        with pytest.raises(AnalysisException, match=r"no package \[pyarrow\]. Install the package") as raised:
+        with pytest.raises(AnalysisException, match=r"no package \[pyarrow\]\. .* Install what is missing") as raised:
             spark.sql("select * from dfs.`people.csv`").collect()
         assert raised.value.getCondition() == "LODGE_BACKEND_PYTHON"
     assert spark.sql("select 1").collect() == [(1,)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("missing", "present"), [("pyarrow", ["pyspark"]), ("numpy", ["pyspark", "pyarrow"])])
+def test_executors_without_a_package_are_named(connect, start_bare, start_lodge, missing, present):
+    server = start_bare(NEEDED, of_executors=present)
+    gateway = start_lodge(backend=server.address)
+    make_files(gateway)
+    spark = connect(gateway)
+    with pytest.raises(AnalysisException, match=rf"its executors has no package \[{missing}\]\.") as raised:
+        spark.sql("select * from dfs.`people.csv`").collect()
+    assert raised.value.getCondition() == "LODGE_BACKEND_PYTHON"
 
 
 @pytest.mark.slow

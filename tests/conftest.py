@@ -48,7 +48,7 @@ SLOW_SECONDS = {
     "tests/helm": 200,
     "tests/gateway/sessions": 180,
     "tests/images": 150,
-    "tests/standalone": 150,
+    "tests/standalone": 250,
     "tests/errors": 120,
     "tests/gateway/objects": 110,
     "tests/reaper/kubernetes": 100,

@@ -10,8 +10,8 @@ import os
 import re
 import signal
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,6 +72,15 @@ class Worker:
         finally:
             self._signal(signal.SIGCONT)
 
+    def kill_executors(self) -> None:
+        """Kill only the executors of the worker. The worker starts new ones."""
+        for child in _children(self._process.pid):
+            os.kill(child, signal.SIGKILL)
+
+    def executor_logs(self) -> str:
+        """Return the logs of all executors that the worker has started."""
+        return "".join(log.read_text(errors="replace") for log in self.work.glob("app-*/*/stderr"))
+
     def runs(self, directory: str) -> bool:
         """Return whether a directory is the working directory of one of its executors."""
         return Path(directory).is_relative_to(self.work)
@@ -126,6 +135,15 @@ def standalone_cluster(directory: Path) -> Iterator[StandaloneCluster]:
         spark = start_spark_process(server, more=_settings(), master=started[1])
         programs.callback(end, spark.process)
         yield StandaloneCluster(spark, tuple(workers), directory)
+
+
+def _children(pid: int) -> Sequence[int]:
+    """Return the children that any thread of a process has started."""
+    children: list[int] = []
+    for of_thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # the thread has ended
+            children += map(int, of_thread.read_text().split())
+    return children
 
 
 def _command(class_: str, *arguments: str) -> list[str | Path]:

@@ -1,5 +1,6 @@
 """Scans on two executors: where tasks run, and what the loss of a worker in the middle of a scan changes."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -16,7 +17,12 @@ FILES = 4
 ROWS = 100_000
 """The rows of a file: several batches, so that a task has read a part when it waits at the gate."""
 
+SLOW_OBJECTS = 300_000
+"""The objects of a file that is large enough for a task of its own in discovery."""
+
 START_SECONDS = 120
+TASK = re.compile(r"Running task \d+\.\d+ in stage")
+RETRY = re.compile(r"Running task \d+\.[1-9]\d* in stage")
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +64,10 @@ def in_order(table):
 
 
 @contextmanager
-def running(frame):
+def running(query):
     """Run a query in the background, and yield its future result."""
     with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(frame.toArrow)
+        yield pool.submit(query)
 
 
 def workers_of(attempts, cluster):
@@ -71,7 +77,7 @@ def workers_of(attempts, cluster):
 @pytest.fixture
 def scan_in_the_middle(scan, gate, cluster, wait_until):
     """A scan with a waiting task on each worker, and its future result."""
-    with running(gate.guard(scan)) as result:
+    with running(gate.guard(scan).toArrow) as result:
         try:
             wait_until(
                 lambda: len(workers_of(gate.arrivals(), cluster)) == len(cluster.workers) or result.done(),
@@ -102,6 +108,34 @@ def test_killed_worker_costs_a_retry_and_changes_no_row(scan_in_the_middle, gate
         assert other.runs(again.directory)
     finally:
         lost.start()
+
+
+def test_killed_executor_costs_a_retry_and_changes_no_row(scan_in_the_middle, gate, cluster, alone):
+    worker = cluster.workers[0]
+    (interrupted,) = [one for one in gate.arrivals() if worker.runs(one.directory)]
+    worker.kill_executors()
+    gate.open()
+    assert in_order(scan_in_the_middle.result()) == alone
+    assert [one for one in gate.arrivals() if one.partition == interrupted.partition and one.attempt == 1]
+
+
+def test_killed_worker_in_the_middle_of_discovery_changes_no_schema(lodge, spark, cluster, wait_until):
+    """Objects on several lines are slow to examine, so each task of discovery runs for seconds."""
+    folder = lodge.files / "slow"
+    folder.mkdir()
+    for number in range(2):
+        objects = (f'{{"id": {row},\n"c{number}": "{"x" * 40}"}}\n' for row in range(SLOW_OBJECTS))
+        (folder / f"{number}.json").write_text("".join(objects))
+    lost, other = cluster.workers
+    begun, retried = len(TASK.findall(lost.executor_logs())), len(RETRY.findall(other.executor_logs()))
+    with running(lambda: spark.sql(f"select * from dfs.`{folder.name}`").columns) as result:
+        wait_until(lambda: len(TASK.findall(lost.executor_logs())) > begun, "discovery runs", START_SECONDS)
+        lost.kill()
+        try:
+            assert result.result() == ["id", "c0", "c1"]
+            assert len(RETRY.findall(other.executor_logs())) > retried
+        finally:
+            lost.start()
 
 
 def test_paused_worker_costs_a_retry_and_changes_no_row(scan_in_the_middle, gate, cluster, alone):

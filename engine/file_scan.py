@@ -37,12 +37,14 @@ from engine.readers.delimited.options import DelimitedOptions
 from engine.readers.registry import reader_format
 from engine.scan.implicit_columns import FileLocation, implicit_field, partition_fields
 from engine.scan.missing_columns import resolve_missing_types
+from engine.scan.path_filter import PathFilter, accepting
 from engine.scan.reader import LateTypeFormat, ReaderFormat, SourceFile
 from engine.scan.row_filter import RowFilter
 from engine.scan.scan import Scan, ScanInput, ScanPlan
 from engine.scan_options import ScanOptions, split_options
 from engine.scan_source import ScanSource, selected_directory
 from engine.schema import IMPLICIT_MARK, TupleSchema, fold_case, is_implicit
+from engine.schema_tracker.initial_schema import FindImplicitColumn
 from engine.schema_tracker.merging import merge_schemas
 from engine.storage.files import list_files, open_file
 from engine.storage.listed_file import ListedFile
@@ -201,13 +203,24 @@ class FileScan:
         """Return a listed file in the form that readers open."""
         return SourceFile(self.source.workspace, file.path, file.size_bytes, partial(open_file, self.source, file))
 
-    def partitions(self) -> Sequence[Sequence[SourceFile]]:
-        """Return the files and splits that each task reads.
+    def partitions(
+        self, schema: TupleSchema | None = None, *, is_declared: bool = False, path_filters: Sequence[PathFilter] = ()
+    ) -> Sequence[Sequence[SourceFile]]:
+        """Return the files and splits that each task reads. Files that the filters exclude are not opened.
+
+        Args:
+            schema: The columns of the scan. None if there are no filters.
+            is_declared: Whether a user has declared the schema.
+            path_filters: The filters of the query. Filters on columns of the table are ignored.
 
         Raises:
             EngineError: If a file cannot be listed or read.
         """
-        files = [self.open_later(file) for file in self._files()]
+        find_implicit = self._find_implicit(schema or TupleSchema(), is_declared=is_declared)
+        is_accepted = accepting(path_filters, find_implicit)
+        directory = selected_directory(self.source.path)
+        selected = (file for file in self._files() if is_accepted(FileLocation.of(file.path, directory)))
+        files = [self.open_later(file) for file in selected]
         target_bytes = int(self.options.partition_bytes or task_bytes(sum(file.size_bytes for file in files)))
         with ThreadPoolExecutor(_DISCOVERY_THREADS, thread_name_prefix="splits") as pool:
             of_files = pool.map(lambda file: self._splits(file, target_bytes), files)
@@ -243,7 +256,7 @@ class FileScan:
             defined=schema,
             provided=schema if is_declared else None,
             row_filters=row_filters,
-            find_implicit=implicit_field if is_declared else partial(_marked_field, schema),
+            find_implicit=self._find_implicit(schema, is_declared=is_declared),
         )
         inputs = [ScanInput(file, partial(self._reader, file)) for file in files]
         return Scan(inputs, plan, ErrorContext(self.source.workspace)).batches()
@@ -271,6 +284,10 @@ class FileScan:
         format_, options = self._format(file)
         splits = format_.splits(file, options, target_bytes)
         return [(one, file.size_bytes // len(splits)) for one in splits]
+
+    @staticmethod
+    def _find_implicit(schema: TupleSchema, *, is_declared: bool) -> FindImplicitColumn:
+        return implicit_field if is_declared else partial(_marked_field, schema)
 
     def _projection(self, schema: TupleSchema, *, is_declared: bool) -> ProjectionList:
         """Return the columns to project.

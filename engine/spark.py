@@ -30,6 +30,7 @@ from engine.error_report import reported_errors
 from engine.errors import ColumnError
 from engine.file_scan import FileScan
 from engine.fingerprint import ENGINE, require_engine
+from engine.scan.path_filter import IS_NOT_NULL, IS_NULL, PathFilter
 from engine.scan.row_filter import RowFilter
 from engine.scan_source import FORMAT, PLANNED, TASK
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
@@ -53,6 +54,18 @@ _OPERATORS: Mapping[type[datasource.Filter], str] = MappingProxyType(
         datasource.GreaterThan: ">",
         datasource.GreaterThanOrEqual: ">=",
     }
+)
+
+_TEXT_OPERATORS: Mapping[type[datasource.Filter], str] = MappingProxyType(
+    {
+        datasource.StringStartsWith: "starts with",
+        datasource.StringEndsWith: "ends with",
+        datasource.StringContains: "contains",
+    }
+)
+
+_NULL_TESTS: Mapping[type[datasource.Filter], str] = MappingProxyType(
+    {datasource.IsNull: IS_NULL, datasource.IsNotNull: IS_NOT_NULL}
 )
 
 
@@ -142,10 +155,13 @@ class ScanReader(datasource.DataSourceReader):
         self._schema = schema
         self._is_declared = is_declared
         self._row_filters: Sequence[RowFilter] = ()
+        self._path_filters: Sequence[PathFilter] = ()
 
     @reported_errors()
     def partitions(self) -> list[datasource.InputPartition]:
-        return [datasource.InputPartition(files) for files in self._scan.partitions()]
+        schema = TupleSchema.of(to_arrow_schema(self._schema, timezone=_SPARK_TIME_ZONE))
+        partitions = self._scan.partitions(schema, is_declared=self._is_declared, path_filters=self._path_filters)
+        return [datasource.InputPartition(files) for files in partitions]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         freeze_loaded_modules()
@@ -177,7 +193,7 @@ def freeze_loaded_modules() -> None:
 class FilteringScanReader(ScanReader):
     """Reads the files of a scan with the filters of the query.
 
-    Formats with statistics use these filters to skip rows.
+    Filters on implicit columns exclude whole files. Formats with statistics use the other filters to skip rows.
     """
 
     @reported_errors()
@@ -185,17 +201,44 @@ class FilteringScanReader(ScanReader):
         """Accept the filters, and return all of them, because Spark must evaluate them again."""
         found = (to_row_filter(one) for one in filters)
         self._row_filters = [one for one in found if one is not None]
+        of_paths = (to_path_filter(one) for one in filters)
+        self._path_filters = [one for one in of_paths if one is not None]
         return filters
 
 
 def to_row_filter(spark_filter: datasource.Filter) -> RowFilter | None:
-    """Convert a Spark filter to a filter of the scan.
+    """Convert a Spark filter to a filter of the rows.
 
     Return None if the scan does not support such a filter.
     """
     operator = _OPERATORS.get(type(spark_filter))
-    if operator is None or len(spark_filter.attribute) != 1:  # type: ignore[attr-defined]
+    column = _column(spark_filter)
+    return None if operator is None or column is None else RowFilter(column, operator, _values(spark_filter))
+
+
+def to_path_filter(spark_filter: datasource.Filter) -> PathFilter | None:
+    """Convert a Spark filter to a filter of the files.
+
+    Return None if the scan does not support such a filter.
+    """
+    kind = type(spark_filter)
+    column = _column(spark_filter)
+    if column is None:
         return None
+    if kind in _NULL_TESTS:
+        return PathFilter(column, _NULL_TESTS[kind])
+    operator = _OPERATORS.get(kind) or _TEXT_OPERATORS.get(kind)
+    return None if operator is None else PathFilter(column, operator, _values(spark_filter))
+
+
+def _column(spark_filter: datasource.Filter) -> str | None:
+    """Return the column of a filter. Return None if the filter concerns a nested field or several columns."""
+    attribute: Sequence[str] = getattr(spark_filter, "attribute", ())
+    return attribute[0] if len(attribute) == 1 else None
+
+
+def _values(spark_filter: datasource.Filter) -> list[Any]:
+    """Return the values of a filter that are not null."""
     value = spark_filter.value  # type: ignore[attr-defined]
     values = list(value) if isinstance(spark_filter, datasource.In) else [value]
-    return RowFilter(spark_filter.attribute[0], operator, [one for one in values if one is not None])  # type: ignore[attr-defined]
+    return [one for one in values if one is not None]

@@ -1,0 +1,70 @@
+"""Path filters: conditions on implicit columns, which exclude whole files before any of them is opened.
+
+Guarantee: a filter excludes only files for whose rows the query's own condition is not true. Spark evaluates that
+condition again.
+"""
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from engine.scan.implicit_columns import FileLocation
+
+TESTS: Mapping[str, Callable[[str, str], bool]] = MappingProxyType(
+    {
+        "=": operator.eq,
+        "<": operator.lt,
+        "<=": operator.le,
+        ">": operator.gt,
+        ">=": operator.ge,
+        "starts with": str.startswith,
+        "ends with": str.endswith,
+        "contains": operator.contains,
+    }
+)
+"""The tests of a value against another one. Like Spark, Python compares texts by their code points."""
+
+IS_NULL = "is null"
+IS_NOT_NULL = "is not null"
+
+
+@dataclass(frozen=True, slots=True)
+class PathFilter:
+    """A test of a column that must succeed for at least one of several values.
+
+    Attributes:
+        column: The name of the column. Case is ignored.
+        operator: A key of ``TESTS``, ``IS_NULL`` or ``IS_NOT_NULL``.
+        values: Python values. None of the values is null.
+    """
+
+    column: str
+    operator: str
+    values: Sequence[object] = ()
+
+    def accepts(self, value: str | None) -> bool:
+        """Return whether the filter can be true for a value of its column."""
+        if self.operator in (IS_NULL, IS_NOT_NULL):
+            return (value is None) is (self.operator == IS_NULL)
+        if value is None:
+            return False
+        test = TESTS[self.operator]
+        return any(not isinstance(each, str) or test(value, each) for each in self.values)
+
+
+def accepting(
+    filters: Iterable[PathFilter], find_implicit: Callable[[str], pa.Field | None]
+) -> Callable[[FileLocation], bool]:
+    """Return a function that decides whether rows of a file can satisfy all filters.
+
+    Args:
+        filters: The filters of the query, on any columns.
+        find_implicit: Returns the implicit column with a name. Returns None if the name belongs to the table.
+    """
+    fields = ((each, find_implicit(each.column)) for each in filters)
+    of_path = [each for each, field in fields if field is not None and pt.is_string(field.type)]
+    return lambda location: all(each.accepts(location.value(each.column)) for each in of_path)

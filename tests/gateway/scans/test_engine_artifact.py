@@ -195,7 +195,6 @@ def test_executors_without_a_package_are_named(connect, start_bare, start_lodge,
     "environment",
     [
         {"requirements": ("pyspark==4.2.0", "pyarrow==26.0.1", "numpy==2.4.6")},
-        {"requirements": ("pyspark==4.1.1", "pyarrow==26.0.1", "numpy==2.4.6")},
         {"requirements": NEEDED, "python": "python3.12"},
     ],
     ids=str,

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,18 +17,15 @@ ENVIRONMENTS = REPOSITORY / "build" / "environments"
 def python_environment() -> Callable[..., Path]:
     """Create Python environments with the given packages, which stay in the build directory.
 
-    The function takes requirements and the name of a Python program, and returns the Python of the environment.
+    The function takes requirements, and returns the Python of the environment.
     """
 
-    def create(requirements: Sequence[str], python: str = "python3.11") -> Path:
-        program = shutil.which(python)
-        if program is None or subprocess.run([program, "--version"], check=False, capture_output=True).returncode:
-            pytest.skip(f"needs {python}")
-        directory = ENVIRONMENTS / "-".join((python, *sorted(requirements))).replace("==", "-")
+    def create(requirements: Sequence[str]) -> Path:
+        directory = ENVIRONMENTS / "-".join(sorted(requirements)).replace("==", "-")
         installed = directory / "bin" / "python"
         if not (directory / ".installed").exists():
             shutil.rmtree(directory, ignore_errors=True)
-            subprocess.run([program, "-m", "venv", directory], check=True)
+            subprocess.run([sys.executable, "-m", "venv", directory], check=True)
             constraints = ["-c", REPOSITORY / "constraints.txt"] if "pyspark" in requirements else []
             pip = [installed, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", *constraints]
             subprocess.run([*pip, *requirements], check=True)

@@ -5,7 +5,8 @@ the client by tag, or of all operations, also ends the job.
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.connect.proto import base_pb2
@@ -16,13 +17,17 @@ from engine.file_scan import FileConflictError
 from engine.scan_source import FORMAT, TASK
 from engine.spark_discovery import COLUMN, DISCOVER, LOCATE, OTHERS
 from engine.storage.listed_file import ListedFile
-from gateway.backend_session import BackendSession
+from gateway.backend_session import BackendSession, OnRows
 from gateway.errors import GatewayError, internal_error
 from gateway.pools import Pool
 
 
 async def find_schemas(
-    backend: BackendSession, options: Mapping[str, str], files: Sequence[ListedFile], threads: Pool
+    backend: BackendSession,
+    options: Mapping[str, str],
+    files: Sequence[ListedFile],
+    threads: Pool,
+    on_schema: Callable[[Sequence[ListedFile], bytes], None],
 ) -> Sequence[bytes]:
     """Return the encoded schema of each file.
 
@@ -31,6 +36,8 @@ async def find_schemas(
         options: The options of the scan.
         files: The files to examine.
         threads: The threads that pack the list of files, and read the findings.
+        on_schema: Called with files and their schema, as soon as a task has examined them. Therefore the work of a job
+            that ends early is not lost.
 
     Raises:
         FailedDiscoveryError: If a file could not be examined.
@@ -38,10 +45,19 @@ async def find_schemas(
         GatewayError: If the job did not return what it should.
     """
     packed = await threads.run_or_abandon(pack_files, files)
-    findings = await _run(backend, {**options, TASK: DISCOVER, FILES: packed})
+    findings: list[Mapping[str, Any]] = []
+
+    def take(rows: pa.Table) -> None:
+        found = rows.to_pylist()
+        findings.extend(found)
+        for row in found:
+            if row["error"] is None:
+                on_schema([files[number] for number in row["files"]], row["schema"])
+
     try:
-        return await threads.run_or_abandon(lambda: read_findings(findings.to_pylist(), len(files)))
-    except (ValueError, KeyError, TypeError) as error:
+        await _run(backend, {**options, TASK: DISCOVER, FILES: packed}, take)
+        return await threads.run_or_abandon(read_findings, findings, len(files))
+    except (ValueError, KeyError, TypeError, IndexError) as error:
         raise _unexpected(error) from error
 
 
@@ -54,23 +70,22 @@ async def find_place(backend: BackendSession, options: Mapping[str, str], confli
     """
     others = base64.b64encode(encode_schema(conflict.others)).decode()
     of_conflict = {COLUMN: conflict.error.column, OTHERS: others, FILES: pack_files([conflict.file])}
-    findings = await _run(backend, {**options, TASK: LOCATE, **of_conflict})
+    tables: list[pa.Table] = []
+    await _run(backend, {**options, TASK: LOCATE, **of_conflict}, tables.append)
     try:
-        (row,) = findings.to_pylist()
+        (row,) = pa.concat_tables(tables).to_pylist()
         return str(row["error"])
     except (ValueError, KeyError) as error:
         raise _unexpected(error) from error
 
 
-async def _run(backend: BackendSession, options: Mapping[str, str]) -> pa.Table:
+async def _run(backend: BackendSession, options: Mapping[str, str], on_rows: OnRows) -> None:
     plan = base_pb2.Plan()
     read = plan.root.read.data_source
     read.format = FORMAT
     read.schema = FINDINGS_DDL
     read.options.update(options)
-    tables: list[pa.Table] = []
-    await backend.execute(plan, on_rows=tables.append)
-    return pa.concat_tables(tables) if tables else pa.table({})
+    await backend.execute(plan, on_rows=on_rows)
 
 
 def _unexpected(error: Exception) -> GatewayError:

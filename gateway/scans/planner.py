@@ -8,6 +8,7 @@ Guarantees:
 1. Values are read only on the executors, by a discovery job (:mod:`gateway.scans.discovery_job`). The gateway lists
    files, and merges schemas.
 2. A file that was examined before, and has not changed, is not examined again (:mod:`gateway.scans.schema_cache`).
+   This is also true if the statement ended before all files were examined.
 3. A planned scan returns the same rows, or the same error, as the scan without a plan.
 
 Scans with a declared schema are not planned, because they need no discovery.
@@ -18,6 +19,7 @@ Source: [architecture "Gateway"], [scan-schema-tracker "Subsequent Readers and S
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 from pyspark.sql.connect.proto import relations_pb2
@@ -107,8 +109,8 @@ class ScanPlanner:
         unknown = [file for file, schema in zip(files, known, strict=True) if schema is None]
         self._count(len(files) - len(unknown), len(unknown))
         if unknown:
-            found = await find_schemas(session.backend, options, unknown, self._reads)
-            await self._reads.run_or_abandon(self._cache.store, examination, unknown, found)
+            store = partial(self._cache.store, examination)
+            found = await find_schemas(session.backend, options, unknown, self._reads, store)
             remaining = iter(found)
             known = [next(remaining) if schema is None else schema for schema in known]
         return [schema for schema in known if schema is not None]

@@ -86,11 +86,11 @@ class SchemaCache:
                     self._schemas.move_to_end(digest)
         return found
 
-    def store(self, examination: Examination, files: Sequence[ListedFile], schemas: Sequence[bytes]) -> None:
-        """Remember the schemas of files, except files that may change without a new version."""
+    def store(self, examination: Examination, files: Sequence[ListedFile], schema: bytes) -> None:
+        """Remember the schema of files, except files that may change without a new version."""
         digests = examination.digests(files)
         with self._lock:
-            for file, digest, schema in zip(files, digests, schemas, strict=True):
+            for file, digest in zip(files, digests, strict=True):
                 if digest in self._schemas:
                     self._remove(digest)
                 if file.is_settled:

@@ -5,6 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
 
+pytestmark = pytest.mark.slow
+
 BROKEN = "2025/01"
 
 

@@ -15,7 +15,7 @@ FILE = ListedFile("a.csv", 10, "1")
 @pytest.fixture
 def cache():
     found = SchemaCache()
-    found.store(ANN, [FILE], [b"schema"])
+    found.store(ANN, [FILE], b"schema")
     return found
 
 
@@ -44,7 +44,7 @@ def test_other_examination_is_unknown(cache, other):
 
 
 def test_file_that_may_change_unnoticed_is_not_remembered(cache):  # 1
-    cache.store(ANN, [ListedFile("a.csv", 10, "1", is_settled=False)], [b"other"])
+    cache.store(ANN, [ListedFile("a.csv", 10, "1", is_settled=False)], b"other")
     assert cache.find(ANN, [FILE]) == [None]
 
 
@@ -52,7 +52,7 @@ def test_size_is_bounded_and_the_least_used_go_first():  # 3
     cache = SchemaCache(max_bytes=100_000)
     files = [ListedFile(str(number), 1, "1") for number in range(1000)]
     for file in files:
-        cache.store(ANN, [file], [b"the same schema"])
+        cache.store(ANN, [file], b"the same schema")
         assert cache.find(ANN, files[:1]) == [b"the same schema"]
     assert cache.size_bytes <= 100_000
     known = [schema is not None for schema in cache.find(ANN, files)]
@@ -63,9 +63,9 @@ def test_size_is_bounded_and_the_least_used_go_first():  # 3
 def test_large_schemas_are_counted_until_they_are_removed():  # 3
     cache = SchemaCache(max_bytes=100_000)
     for number in range(50):
-        cache.store(ANN, [ListedFile(str(number), 1, "1")], [bytes([number]) * 30_000])
+        cache.store(ANN, [ListedFile(str(number), 1, "1")], bytes([number]) * 30_000)
         assert cache.size_bytes <= 100_000
-    cache.store(ANN, [ListedFile("huge", 1, "1")], [bytes(200_000)])
+    cache.store(ANN, [ListedFile("huge", 1, "1")], bytes(200_000))
     assert cache.size_bytes == 0
 
 
@@ -75,7 +75,7 @@ def test_threads_share_a_cache():
 
     def work(schema):
         for _ in range(20):
-            cache.store(ANN, files, [schema] * len(files))
+            cache.store(ANN, files, schema)
             assert set(cache.find(ANN, files)) <= {b"one", b"two", None}
 
     threads = [threading.Thread(target=work, args=(schema,)) for schema in (b"one", b"two")]

@@ -9,18 +9,20 @@ from tests.standalone.cluster import StandaloneCluster, standalone_cluster
 from tests.standalone.gate import Gate
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
     with standalone_cluster(tmp_path_factory.mktemp("standalone")) as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def lodge(start_lodge, cluster):
-    return start_lodge(backend=cluster.spark.address)
+    gateway = start_lodge(backend=cluster.spark.address)
+    yield gateway
+    gateway.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(lodge) -> Iterator[SparkSession]:
     session = SparkSession.builder.remote(lodge.address).create()
     yield session

@@ -65,7 +65,8 @@ def start_bare(start_spark, python_environment, tmp_path):
 def bare_lodge(start_lodge, bare_spark):
     gateway = start_lodge(backend=bare_spark.address)
     make_files(gateway)
-    return gateway
+    yield gateway
+    gateway.stop()
 
 
 def test_scans_work_at_a_backend_without_lodge(connect, bare_lodge):

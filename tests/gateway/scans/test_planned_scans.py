@@ -28,7 +28,9 @@ def metrics_port():
 
 @pytest.fixture(scope="module")
 def lodge(start_lodge, spark_server, metrics_port):
-    return start_lodge("--metrics-listen", f"127.0.0.1:{metrics_port}", backend=spark_server)
+    gateway = start_lodge("--metrics-listen", f"127.0.0.1:{metrics_port}", backend=spark_server)
+    yield gateway
+    gateway.stop()
 
 
 @pytest.fixture

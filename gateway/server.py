@@ -36,6 +36,7 @@ from workspace.identifiers import ReplicaId
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
 from workspace.record_store import SessionRecords
+from workspace.schema_segments import SchemaSegments
 from workspace.workspaces import Workspaces
 
 _ADOPTION_SECONDS = 2.0  # for the first adoptions of a replica that lists the leases last
@@ -60,6 +61,7 @@ class Gateway:
         audit: The audit events of the replica. By default, they are written nowhere.
         metrics: The counters of the replica. By default, they are served nowhere.
         authentication: The authentication methods. Without a method, the gateway trusts the user id of a request.
+        schema_segments: The schemas of scanned files that replicas share. None to share none.
     """
 
     def __init__(
@@ -72,8 +74,10 @@ class Gateway:
         *,
         metrics: GatewayMetrics | None = None,
         authentication: Sequence[Method] = (),
+        schema_segments: SchemaSegments | None = None,
     ) -> None:
         self._config = config
+        self._schema_segments = schema_segments
         self._storage = Storage(records, leases, locations)
         self._replica = ReplicaId(f"gateway-{secrets.token_hex(6)}")
         self._audit = Audit() if audit is None else audit
@@ -141,7 +145,10 @@ class Gateway:
             drain=self._drain,
             # With impersonation, this process may list directories that the principal may not.
             planner=ScanPlanner(
-                self._workspaces.reads, self._metrics.count_scanned_files, lists_files=not config.impersonation
+                self._workspaces.reads,
+                self._metrics.count_scanned_files,
+                lists_files=not config.impersonation,
+                segments=self._schema_segments,
             ),
         )
         self._server = self._listener.server

@@ -108,6 +108,7 @@ async def _serve(configuration: Configuration, reload: asyncio.Event) -> None:
             audit,
             metrics=metrics,
             authentication=method_list(configuration.methods),
+            schema_segments=stores.schema_segments,
         )
         registry.register(GatewayGauges(gateway.state))
         health = GatewayHealth(

@@ -7,8 +7,9 @@ Guarantees:
 
 1. Values are read only on the executors, by a discovery job (:mod:`gateway.scans.discovery_job`). The gateway lists
    files, and merges schemas.
-2. A file that was examined before, and has not changed, is not examined again (:mod:`gateway.scans.schema_cache`).
-   This is also true if the statement ended before all files were examined.
+2. A file that was examined before, and has not changed, is not examined again
+   (:mod:`gateway.scans.remembered_schemas`). This is also true if the statement ended before all files were examined,
+   and if another replica has examined the file.
 3. A planned scan returns the same rows, or the same error, as the scan without a plan.
 
 Scans with a declared schema are not planned, because they need no discovery.
@@ -19,7 +20,6 @@ Source: [architecture "Gateway"], [scan-schema-tracker "Subsequent Readers and S
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import structlog
 from pyspark.sql.connect.proto import relations_pb2
@@ -38,8 +38,10 @@ from gateway.file_systems import file_systems
 from gateway.pools import Pool
 from gateway.scans.discovery_job import find_place, find_schemas
 from gateway.scans.engine_artifact import EngineDelivery
-from gateway.scans.schema_cache import Examination, SchemaCache
+from gateway.scans.remembered_schemas import ExaminedScan, RememberedSchemas
+from gateway.scans.schema_cache import Examination
 from workspace.identifiers import Principal
+from workspace.schema_segments import SchemaSegments
 from workspace.workspaces import Workspaces
 
 DataSource = relations_pb2.Read.DataSource
@@ -58,13 +60,21 @@ class ScanPlanner:
         count: Called with the numbers of files whose schema was known, and had to be discovered.
         lists_files: Whether the gateway may list the files on behalf of its clients. Otherwise, the backend lists the
             files, and discovers their schema.
+        segments: The storage on which replicas share schemas. None to remember them only in memory.
     """
 
-    def __init__(self, reads: Pool, count: Callable[[int, int], None], *, lists_files: bool = True) -> None:
+    def __init__(
+        self,
+        reads: Pool,
+        count: Callable[[int, int], None],
+        *,
+        lists_files: bool = True,
+        segments: SchemaSegments | None = None,
+    ) -> None:
         self._lists_files = lists_files
         self._reads = reads
         self._count = count
-        self._cache = SchemaCache()
+        self._remembered = RememberedSchemas(reads, segments)
         self._engines = EngineDelivery(reads)
 
     async def plan(self, scans: Iterable[DataSource], session: "SessionScans") -> None:
@@ -102,15 +112,16 @@ class ScanPlanner:
     async def _schemas(
         self, scan: FileScan, files: Sequence[ListedFile], options: Mapping[str, str], session: "SessionScans"
     ) -> Sequence[bytes]:
-        """Return the encoded schema of each file. Examine the files that are not in the cache."""
+        """Return the encoded schema of each file. Examine the files whose schema is not remembered."""
         of_files = {key: value for key, value in options.items() if key not in SOURCE_OPTIONS | _WITHOUT_EFFECT}
         examination = Examination(session.principal, scan.source.root, of_files)
-        known = await self._reads.run_or_abandon(self._cache.find, examination, files)
+        examined = ExaminedScan(examination, scan.source.path)
+        known = await self._remembered.find(examined, files)
         unknown = [file for file, schema in zip(files, known, strict=True) if schema is None]
         self._count(len(files) - len(unknown), len(unknown))
         if unknown:
-            store = partial(self._cache.store, examination)
-            found = await find_schemas(session.backend, options, unknown, self._reads, store)
+            async with self._remembered.recording(examined, files) as remember:
+                found = await find_schemas(session.backend, options, unknown, self._reads, remember)
             remaining = iter(found)
             known = [next(remaining) if schema is None else schema for schema in known]
         return [schema for schema in known if schema is not None]

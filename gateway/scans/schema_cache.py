@@ -17,7 +17,7 @@ import hashlib
 import json
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.storage.listed_file import ListedFile
@@ -27,7 +27,8 @@ MAX_BYTES = 64 * 1024 * 1024
 """The default limit of the cache, for the schemas of about 300,000 files."""
 
 _ENTRY_BYTES = 224
-_DIGEST_BYTES = 16
+DIGEST_BYTES = 16
+"""The length of the key of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,13 @@ class Examination:
     root: str
     options: Mapping[str, str]
 
+    def encode(self) -> bytes:
+        """Return a text that differs from that of all other examinations."""
+        return json.dumps([self.principal, self.root, sorted(self.options.items())]).encode()
+
     def digests(self, files: Sequence[ListedFile]) -> Sequence[bytes]:
         """Return the key of each file."""
-        common = json.dumps([self.principal, self.root, sorted(self.options.items())]).encode()
-        base = hashlib.blake2b(common, digest_size=_DIGEST_BYTES)
+        base = hashlib.blake2b(self.encode(), digest_size=DIGEST_BYTES)
         found = []
         for file in files:
             one = base.copy()
@@ -89,12 +93,20 @@ class SchemaCache:
     def store(self, examination: Examination, files: Sequence[ListedFile], schema: bytes) -> None:
         """Remember the schema of files, except files that may change without a new version."""
         digests = examination.digests(files)
+        settled = {digest: schema for file, digest in zip(files, digests, strict=True) if file.is_settled}
+        self._replace(digests, settled)
+
+    def add(self, schemas: Mapping[bytes, bytes]) -> None:
+        """Remember schemas by the keys of their files."""
+        self._replace(schemas, schemas)
+
+    def _replace(self, digests: Iterable[bytes], schemas: Mapping[bytes, bytes]) -> None:
         with self._lock:
-            for file, digest in zip(files, digests, strict=True):
+            for digest in digests:
                 if digest in self._schemas:
                     self._remove(digest)
-                if file.is_settled:
-                    self._add(digest, schema)
+            for digest, schema in schemas.items():
+                self._add(digest, schema)
             while self._size_bytes > self._max_bytes:
                 self._remove(next(iter(self._schemas)))
 

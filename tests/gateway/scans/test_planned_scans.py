@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +14,10 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.connect.session import SparkSession
 
+from gateway.scans.segment_format import decode_segment
 from tests.cluster.ports import free_port
 from tests.conftest import wait_until
+from workspace.schema_segments import ScanKey
 
 pytestmark = pytest.mark.slow
 
@@ -33,21 +36,22 @@ def lodge(start_lodge, spark_server, metrics_port):
     gateway.stop()
 
 
+def scanned_files(port, schema):
+    """Return how many files a gateway has scanned whose schema was ``known`` or ``discovered``."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    name = f'lodge_gateway_scanned_files_total{{schema="{schema}"}}'
+    return int(next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)))
+
+
 @pytest.fixture
 def examined(metrics_port):
     """Return how many files the gateway has examined since the last call."""
-
-    def count():
-        with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics") as answer:
-            lines = answer.read().decode().splitlines()
-        name = 'lodge_gateway_scanned_files_total{schema="discovered"}'
-        return int(next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)))
-
-    before = count()
+    before = scanned_files(metrics_port, "discovered")
 
     def since():
         nonlocal before
-        last, before = before, count()
+        last, before = before, scanned_files(metrics_port, "discovered")
         return before - last
 
     return since
@@ -93,6 +97,50 @@ def test_only_new_and_changed_files_are_examined(spark, folder, examined):
     assert frame.collect() == [(1.0, None), (2.0, "new"), (3.5, None)]
     assert [field.dataType.simpleString() for field in frame.schema] == ["double", "string"]
     assert examined() == 2
+
+
+def remembered(directory):
+    """Return the number of files in each segment."""
+    return [len(decode_segment(ScanKey(path.parent.name), path.read_bytes())) for path in directory.glob("*/[0-9]*")]
+
+
+@pytest.fixture
+def start_replica(lodge, start_lodge, spark_server):
+    """Start another gateway with the same workspaces. Returns the gateway and the port of its metrics."""
+    started = []
+
+    def start():
+        port = free_port()
+        started.append(start_lodge("--metrics-listen", f"127.0.0.1:{port}", backend=spark_server, beside=lodge))
+        return started[-1], port
+
+    yield start
+    for gateway in started:
+        gateway.stop()
+
+
+def test_other_replica_does_not_examine_known_files(spark, folder, lodge, start_replica):
+    for number in range(10):
+        write(folder / f"{number}.json", {"a": number})
+    scan(spark, folder)
+    segments = lodge.root / ".lodge" / "scan-schemas"
+    wait_until(lambda: 10 in remembered(segments), "the schemas are on the storage", SECONDS)
+    write(folder / "new.json", {"a": 10})
+    replica, port = start_replica()
+    session = SparkSession.builder.remote(f"{replica.address}/").create()
+    try:
+        assert scan(session, folder).collect() == [(number,) for number in range(11)]
+        assert scanned_files(port, "discovered") == 1
+    finally:
+        session.stop()
+
+
+def test_remembered_schemas_can_be_deleted_at_any_time(spark, folder, lodge):
+    write(folder / "1.json", {"a": 1})
+    scan(spark, folder)
+    shutil.rmtree(lodge.root / ".lodge" / "scan-schemas", ignore_errors=True)
+    write(folder / "2.json", {"a": 2})
+    assert scan(spark, folder).collect() == [(1,), (2,)]
 
 
 def test_file_that_may_still_change_is_examined_each_time(spark, folder, examined):

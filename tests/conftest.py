@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -278,13 +279,26 @@ class LodgeProcess:
         return self.process.returncode
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def start_lodge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LodgeProcess]]:
-    """Start gateways. They end with the test run.
+    """Start gateways. They end with the module.
 
     Each has workspaces of its own, unless the test names another gateway or directories. A test can pass a Python
     program that changes the product before it runs the command.
     """
+    with starting_gateways(tmp_path_factory) as start:
+        yield start
+
+
+@pytest.fixture(scope="session")
+def start_shared_lodge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LodgeProcess]]:
+    """Start gateways that several modules use. They end with the test run."""
+    with starting_gateways(tmp_path_factory) as start:
+        yield start
+
+
+@contextmanager
+def starting_gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LodgeProcess]]:
     started: list[LodgeProcess] = []
 
     def start(
@@ -322,6 +336,11 @@ def start_lodge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
         started.append(lodge)
         return lodge
 
-    yield start
-    for lodge in started:
-        lodge.stop()
+    try:
+        yield start
+    finally:
+        for lodge in started:
+            if lodge.process.poll() is None:
+                lodge.process.terminate()
+        for lodge in started:
+            lodge.stop()

@@ -7,8 +7,8 @@ from pyspark.sql.connect.session import SparkSession
 
 
 @pytest.fixture(scope="session")
-def lodge(start_lodge, spark_server):
-    return start_lodge(backend=spark_server)
+def lodge(start_shared_lodge, spark_server):
+    return start_shared_lodge(backend=spark_server)
 
 
 @pytest.fixture(scope="session")

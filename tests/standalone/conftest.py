@@ -16,8 +16,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 
 
 @pytest.fixture(scope="package")
-def lodge(start_lodge, cluster):
-    gateway = start_lodge(backend=cluster.spark.address)
+def lodge(start_shared_lodge, cluster):
+    gateway = start_shared_lodge(backend=cluster.spark.address)
     yield gateway
     gateway.stop()
 

@@ -133,9 +133,9 @@ def client(shared_client) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="session")
-def writable(start_lodge, spark_server):
+def writable(start_shared_lodge, spark_server):
     """Start a gateway with the writable workspace ``dfs``."""
-    return start_lodge("--writable-workspace", "dfs", backend=spark_server)
+    return start_shared_lodge("--writable-workspace", "dfs", backend=spark_server)
 
 
 @pytest.fixture(scope="session")

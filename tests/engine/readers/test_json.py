@@ -108,6 +108,11 @@ def test_column_of_nulls_is_late(memory_file):
     )
 
 
+def test_arrays_that_contain_only_nulls_keep_their_length(memory_file):
+    rows = [{"l": [None, None], "s": {"l": [None] * 3}}, {"l": [], "s": {"l": []}}, {"l": [None], "s": None}]
+    assert memory_file("a.json", "".join(json.dumps(row) + "\n" for row in rows)).rows() == rows
+
+
 def test_column_may_first_appear_late(memory_file):
     text = '{"a":1}\n' * 3000 + '{"a":2,"b":{"c":[1.5]}}\n'
     rows = memory_file("a.json", text).rows()

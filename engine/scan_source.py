@@ -110,7 +110,8 @@ class ScanSource:
 
     Attributes:
         workspace: The name of the workspace for error messages, such as ``dfs``.
-        root: The absolute directory of the workspace. It is the same on the driver and on all executors.
+        root: The absolute directory of the workspace, or its URI in an object store or HDFS, without credentials. It is
+            the same on the driver and on all executors.
         path: The file, directory or pattern, relative to ``root``. ``.`` is the root itself.
         excluded: Absolute directories that the scan may not read through any path. They are skipped when a directory is
             listed, and raise an error if a path names them. If the root itself is inside an excluded directory, the
@@ -128,8 +129,13 @@ class ScanSource:
 
     def __post_init__(self) -> None:
         for option, directory in (("root", self.root), *(("excluded", each) for each in self.excluded)):
-            if not PurePosixPath(directory).is_absolute():
+            if not PurePosixPath(directory).is_absolute() and not (option == "root" and self.is_remote):
                 raise ScanOptionError(option, "must be an absolute directory")
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the workspace is in an object store or HDFS."""
+        return "://" in self.root
 
     def to_options(
         self, *, reader: Mapping[str, str] = MappingProxyType({}), mentioned: frozenset[str] | None = None

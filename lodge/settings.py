@@ -89,9 +89,9 @@ class ReapSettings(BaseSettings):
 
     workspace: setting_types.WorkspaceUris = Field(
         {},
-        description="A workspace, such as dfs=file:///data. May be repeated. If several workspace names match the "
-        "beginning of a table name, the longest one is used. Default: dfs for the current directory, and dfs.tmp for a "
-        "private directory for temporary tables below $XDG_STATE_HOME or ~/.local/state.",
+        description="A workspace, such as dfs=file:///data or lake=s3://bucket/prefix. May be repeated. If several "
+        "workspace names match the beginning of a table name, the longest one is used. Default: dfs for the current "
+        "directory, and dfs.tmp for a private directory for temporary tables below $XDG_STATE_HOME or ~/.local/state.",
     )
     default_temporary_workspace: Annotated[str, setting_types.Metavar("NAME")] = Field(
         "dfs.tmp", description="The workspace in which temporary tables are stored. Default: dfs.tmp."

@@ -61,12 +61,13 @@ def open_locations(workspace: Workspace, root_ids: RootIds | None = None) -> Ses
     Raises:
         OSError: If the workspace cannot be read.
     """
-    if isinstance(workspace.location, Path):
-        return FileSessionLocations(workspace.location, home_of(workspace.location), root_ids)
+    location = workspace.temporary_location
+    if isinstance(location, Path):
+        return FileSessionLocations(location, home_of(location), root_ids)
 
     from workspace.object_store.session_locations import ObjectSessionLocations  # noqa: PLC0415 - slow to load
 
-    return ObjectSessionLocations(workspace.location, root_ids)
+    return ObjectSessionLocations(location, root_ids)
 
 
 def open_schema_segments(workspace: Workspace) -> SchemaSegments:
@@ -75,12 +76,13 @@ def open_schema_segments(workspace: Workspace) -> SchemaSegments:
     Args:
         workspace: The default temporary workspace, whose session locations are initialised.
     """
-    if isinstance(workspace.location, Path):
-        return FileSchemaSegments(workspace.location)
+    location = workspace.temporary_location
+    if isinstance(location, Path):
+        return FileSchemaSegments(location)
 
     from workspace.object_store.schema_segments import ObjectSchemaSegments  # noqa: PLC0415 - slow to load
 
-    return ObjectSchemaSegments(workspace.location)
+    return ObjectSchemaSegments(location)
 
 
 def _default_uris(mode: int) -> Mapping[str, str]:

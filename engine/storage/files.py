@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from engine.errors import NoReaderError
 from engine.scan_source import ScanSource, has_reader, supported_suffixes
-from engine.storage import local
+from engine.storage import local, remote
 from engine.storage.listed_file import ListedFile
 
 
@@ -26,7 +26,7 @@ def list_files(source: ScanSource, *, any_suffix: bool = False) -> Sequence[List
         UnreadableFileError: If a file or directory cannot be read.
         NoReaderError: If there is no reader for the suffix of a file.
     """
-    files = local.list_files(source)
+    files = remote.list_files(source) if source.is_remote else local.list_files(source)
     unknown = [] if any_suffix else [file for file in files if not has_reader(file.path)]
     if unknown:
         raise NoReaderError(
@@ -48,4 +48,4 @@ def open_file(source: ScanSource, file: ListedFile) -> BinaryIO:
         PathRefusedError: If the path leads to a location that the scan may not read.
         UnreadableFileError: If the file cannot be read.
     """
-    return local.open_file(source, file)
+    return remote.open_file(source, file) if source.is_remote else local.open_file(source, file)

@@ -117,6 +117,9 @@ def build_scan_relation(
     Raises:
         GatewayError: If the path does not exist, is forbidden or has no reader, or an option is invalid.
     """
+    if workspace.is_remote_source:
+        source = ScanSource(workspace.name, workspace.uri, _check_remote_path(workspace, path))
+        return _to_relation(source, dict(options), mentioned, time_zone, known=None)
     with file_systems.access(workspace):
         return _build_scan_relation(
             workspaces, workspace, path, options=options, mentioned=mentioned, time_zone=time_zone
@@ -146,12 +149,24 @@ def _build_scan_relation(
         )
     excluded = tuple(str(root) for root in workspaces.temporary_roots if isinstance(root, Path))
     source = ScanSource(workspace.name, str(workspace.root), path, excluded=excluded)
+    known = known_schema(path, reader_options, mentioned) if real.is_file() else None
+    return _to_relation(source, reader_options, mentioned, time_zone, known=known)
+
+
+def _to_relation(
+    source: ScanSource,
+    options: Mapping[str, str],
+    mentioned: frozenset[str] | None,
+    time_zone: str | None,
+    *,
+    known: str | None,
+) -> relations_pb2.Relation:
+    reader_options = {key.lower(): value for key, value in options.items()}
+    if time_zone is not None:
+        reader_options.setdefault("time_zone", time_zone)
     relation = relations_pb2.Relation()
     read = relation.read.data_source
     read.format = FORMAT
-    if time_zone is not None:
-        reader_options.setdefault("time_zone", time_zone)
-    known = known_schema(path, reader_options, mentioned) if real.is_file() else None
     read.schema = reader_options.pop("schema", "") or known or ""
     try:
         read.options.update(source.to_options(reader=reader_options, mentioned=mentioned))
@@ -180,6 +195,19 @@ def generate_alias(path: str, length: int) -> str:
     unique = secrets.token_hex(4)
     stem = _READABLE.sub("_", path)[: max(min(length - len(unique) - 2, _MAX_ALIAS_STEM), 0)]
     return f"_{stem}_{unique}" if stem else f"_{unique}"
+
+
+def _check_remote_path(workspace: Workspace, path: str) -> str:
+    """Return the path of a scan in an object store or HDFS. The engine finds out whether it exists."""
+    names = path.split("/")
+    if path != "." and ("\0" in path or not {"", ".", ".."}.isdisjoint(names)):
+        raise GatewayError(
+            "LODGE_PATH_REFUSED",
+            "42501",
+            f"Path [{path}] of workspace [{workspace.name}] is not allowed. Use a path relative to the workspace, "
+            "without '..', '.' or empty names.",
+        )
+    return path
 
 
 def _resolve_path(workspaces: Workspaces, workspace: Workspace, path: str) -> Path:

@@ -8,7 +8,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.options import ByteCount, Choice, Integer, Text, option, options_of, parse_options
+from engine.options import Boolean, ByteCount, Choice, Integer, Text, option, options_of, parse_options
 from engine.scan_source import SOURCE_OPTIONS
 
 _MIN_PARTITION_BYTES = 64 * 1024
@@ -65,6 +65,12 @@ class ScanOptions:
         default=None,
         description="The number of bytes that one task reads. A task reads several small files, or a split of a large "
         "file. The default depends on the total size of all files, and is between 16 and 64 MiB.",
+    )
+    spark_readers: bool | None = option(
+        Boolean(),
+        default=None,
+        description="Whether Spark's own reader may read files whose schema does not drift. The default is the setting "
+        "`--spark-readers` of the gateway.",
     )
 
 

@@ -148,6 +148,7 @@ class Gateway:
                 self._workspaces.reads,
                 self._metrics.count_scanned_files,
                 lists_files=not config.impersonation,
+                spark_readers=config.spark_readers,
                 segments=self._schema_segments,
             ),
         )

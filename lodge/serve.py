@@ -176,6 +176,7 @@ def config_for(
         max_message_bytes=settings.max_message_bytes,
         max_plan_bytes=int(settings.max_plan_bytes),
         log_query_text=settings.log_query_text,
+        spark_readers=settings.spark_readers,
         limits=Limits(
             session_tables=settings.max_session_tables,
             session_bytes=settings.max_session_bytes,

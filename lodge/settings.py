@@ -362,6 +362,10 @@ class ServeSettings(ReapSettings):
     log_query_text: bool = Field(
         False, description="Include the text of statements in the log and in the audit log. Default: no."
     )
+    spark_readers: bool = Field(
+        False,
+        description="Let Spark's own reader read raw Parquet files whose schema does not drift. Default: no.",
+    )
     max_message_bytes: MessageSize = Field(
         ByteSize(128 * _MIB),
         description="The maximum size of a message that the gateway accepts, such as 64MiB. Default: 128MiB.",

@@ -177,10 +177,10 @@ def _to_relation(
     return relation
 
 
-def find_scans(message: Message) -> Sequence[DataSource]:
+def find_scans(message: Message) -> Sequence[relations_pb2.Relation]:
     """Return the scan relations in a plan whose names are resolved."""
     relations = (each for each in find_messages_with_names(message) if isinstance(each, relations_pb2.Relation))
-    return [each.read.data_source for each in relations if each.read.data_source.format == FORMAT]
+    return [each for each in relations if each.read.data_source.format == FORMAT]
 
 
 def generate_alias(path: str, length: int) -> str:

@@ -30,6 +30,7 @@ from engine.errors import EngineError
 from engine.file_list import FILES, pack_files
 from engine.file_scan import FileConflictError, FileScan
 from engine.scan_source import PLANNED, SOURCE_OPTIONS
+from engine.schema import TupleSchema
 from engine.spark import to_spark_schema
 from engine.storage.listed_file import ListedFile
 from gateway.backend_session import BackendSession
@@ -40,13 +41,14 @@ from gateway.scans.discovery_job import find_place, find_schemas
 from gateway.scans.engine_artifact import EngineDelivery
 from gateway.scans.remembered_schemas import ExaminedScan, RememberedSchemas
 from gateway.scans.schema_cache import Examination
+from gateway.scans.spark_readers import FileSplit, build_relation, split_files
 from workspace.identifiers import Principal
 from workspace.schema_segments import SchemaSegments
 from workspace.workspaces import Workspaces
 
-DataSource = relations_pb2.Read.DataSource
+Relation = relations_pb2.Relation
 
-_WITHOUT_EFFECT = frozenset({"partition_bytes", "discovery", "sample_files"})
+_WITHOUT_EFFECT = frozenset({"partition_bytes", "discovery", "sample_files", "spark_readers"})
 """The options that do not affect the schema of a file."""
 
 log = structlog.get_logger(__name__)
@@ -60,6 +62,8 @@ class ScanPlanner:
         count: Called with the numbers of files whose schema was known, and had to be discovered.
         lists_files: Whether the gateway may list the files on behalf of its clients. Otherwise, the backend lists the
             files, and discovers their schema.
+        spark_readers: Whether Spark's own reader may read files whose schema does not drift, unless a scan has the
+            option of this name.
         segments: The storage on which replicas share schemas. None to remember them only in memory.
     """
 
@@ -69,16 +73,23 @@ class ScanPlanner:
         count: Callable[[int, int], None],
         *,
         lists_files: bool = True,
+        spark_readers: bool = False,
         segments: SchemaSegments | None = None,
     ) -> None:
         self._lists_files = lists_files
+        self._spark_readers = spark_readers
         self._reads = reads
         self._count = count
         self._remembered = RememberedSchemas(reads, segments)
         self._engines = EngineDelivery(reads)
 
-    async def plan(self, scans: Iterable[DataSource], session: "SessionScans") -> None:
+    async def plan(self, scans: Iterable[Relation], session: "SessionScans", *, may_replace: bool = False) -> None:
         """Add the files and the schema to scans, in place.
+
+        Args:
+            scans: The relations of the scans.
+            session: The session of the client.
+            may_replace: Whether a relation may be replaced by one that Spark's own reader reads.
 
         Raises:
             GatewayError: If a file cannot be listed or examined, the schemas of two files conflict, or the backend
@@ -88,17 +99,23 @@ class ScanPlanner:
         if found:
             await self._engines.require(session.backend)
         for scan in found:
-            if self._lists_files and not scan.schema:
-                await self._plan(scan, session)
+            if self._lists_files and not scan.read.data_source.schema:
+                await self._plan(scan, session, may_replace=may_replace)
 
-    async def _plan(self, relation: DataSource, session: "SessionScans") -> None:
-        options = dict(relation.options)
+    async def _plan(self, relation: Relation, session: "SessionScans", *, may_replace: bool) -> None:
+        source = relation.read.data_source
+        options = dict(source.options)
         try:
             scan, files = await self._reads.run_or_abandon(_list, options, session.workspaces)
             sampled = scan.sample(files)
             schemas = await self._schemas(scan, sampled, options, session)
             try:
                 planned = await self._reads.run_or_abandon(_merge, scan, files, sampled, schemas)
+                uses_spark = self._spark_readers if scan.options.spark_readers is None else scan.options.spark_readers
+                split = None
+                if may_replace and uses_spark:
+                    access = (session.workspaces, scan, planned.columns, files, schemas)
+                    split = await self._reads.run_or_abandon(_split, *access)
             except FileConflictError as conflict:
                 raise conflict.at(await find_place(session.backend, options, conflict)) from None
         except EngineError as error:
@@ -106,8 +123,11 @@ class ScanPlanner:
             raise _scan_failed(ErrorReport.of(error), "".join(lines)) from error
         except FailedDiscoveryError as error:
             raise _scan_failed(error.report, error.traceback) from None
-        relation.schema, relation.options[FILES] = planned
-        relation.options[PLANNED] = "true"
+        source.schema = planned.schema
+        source.options[FILES] = planned.files
+        source.options[PLANNED] = "true"
+        if split is not None:
+            await self._reads.run_or_abandon(_replace, relation, split, scan.source.workspace, planned)
 
     async def _schemas(
         self, scan: FileScan, files: Sequence[ListedFile], options: Mapping[str, str], session: "SessionScans"
@@ -143,13 +163,32 @@ class SessionScans:
     backend: BackendSession
     workspaces: Workspaces
 
-    async def plan(self, scans: Iterable[DataSource]) -> None:
+    async def plan(self, scans: Iterable[Relation], *, may_replace: bool = False) -> None:
         """Add the files and the schema to scans, in place.
+
+        Args:
+            scans: The relations of the scans.
+            may_replace: Whether a relation may be replaced by one that Spark's own reader reads.
 
         Raises:
             GatewayError: If a file cannot be listed or examined, or the schemas of two files conflict.
         """
-        await self.planner.plan(scans, self)
+        await self.planner.plan(scans, self, may_replace=may_replace)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What a scan reads.
+
+    Attributes:
+        columns: The columns.
+        schema: The columns as a Spark type, in JSON.
+        files: The packed list of files.
+    """
+
+    columns: TupleSchema
+    schema: str
+    files: str
 
 
 def _list(options: Mapping[str, str], workspaces: Workspaces) -> tuple[FileScan, Sequence[ListedFile]]:
@@ -160,10 +199,31 @@ def _list(options: Mapping[str, str], workspaces: Workspaces) -> tuple[FileScan,
 
 def _merge(
     scan: FileScan, files: Sequence[ListedFile], sampled: Sequence[ListedFile], schemas: Sequence[bytes]
-) -> tuple[str, str]:
-    """Return the schema of a scan as JSON, and its files."""
+) -> _Planned:
     schema = scan.select_columns(scan.merge(sampled, schemas), files)
-    return to_spark_schema(schema).json(), pack_files(files)
+    return _Planned(schema, to_spark_schema(schema).json(), pack_files(files))
+
+
+def _split(
+    workspaces: Workspaces,
+    scan: FileScan,
+    columns: TupleSchema,
+    files: Sequence[ListedFile],
+    schemas: Sequence[bytes],
+) -> FileSplit | None:
+    with file_systems.access(workspaces.by_name[scan.source.workspace]):
+        return split_files(scan, columns, files, schemas)
+
+
+def _replace(relation: Relation, split: FileSplit, workspace: str, planned: _Planned) -> None:
+    """Replace the relation of a planned scan by one in which Spark reads some of the files, or all of them."""
+    rest = None
+    if split.of_engine:
+        rest = relations_pb2.Relation(read=relation.read)
+        rest.read.data_source.options[FILES] = pack_files(split.of_engine)
+    found = build_relation(split, workspace, planned.schema, planned.columns.names, rest)
+    found.common.CopyFrom(relation.common)
+    relation.CopyFrom(found)
 
 
 def _scan_failed(report: ErrorReport, lines: str) -> ScanFailedError:

@@ -96,5 +96,5 @@ class StatementContext:
         """
         plan = base_pb2.Plan(root=relation)
         await self.workspace_reads.run_or_abandon(self.names.resolve, plan)
-        await self.names.plan_scans(plan)
+        await self.names.plan_scans(plan.root)
         return plan.root

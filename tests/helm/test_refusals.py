@@ -157,6 +157,7 @@ SETTINGS: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "removals": _COUNTS,
     "resync_period": _DURATIONS,
     "session_idle_timeout": _DURATIONS,
+    "spark_readers": _SWITCHES,
     "writable_workspace": {"taken": ([], ["dfs", "raw"]), "refused": ([7], {"dfs": "dfs"}, 7)},
 }
 """Values that both the chart's schema and Lodge accept, and values that both refuse."""

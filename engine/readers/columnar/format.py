@@ -33,7 +33,11 @@ class ColumnarFormat:
             closing(open_columnar(file, self.columnar_file)) as opened,
             format_errors(file.context, opened.columns.kind),
         ):
-            return scan_schema(opened.columns.schema)
+            return self._schema(opened.columns)
+
+    def _schema(self, columns: Any) -> TupleSchema:
+        """Return the schema of an open file with the types of a scan."""
+        return scan_schema(columns.schema)
 
     def reader(self, file: SourceFile, options: Any) -> RowBatchReader:
         return ColumnarReader(file, self.columnar_file)

@@ -25,9 +25,10 @@ async def test_gateway_lists_files_only_if_it_may(tmp_path, lists_files):
     (tmp_path / "private.xyz").touch()
     workspace = Workspace("dfs", tmp_path)
     workspaces = Workspaces({"dfs": workspace}, workspace)
-    scan = relations_pb2.Read.DataSource(format="lodge")
-    scan.options.update({"workspace": "dfs", "root": str(tmp_path), "path": "."})
-    before = relations_pb2.Read.DataSource()
+    scan = relations_pb2.Relation()
+    scan.read.data_source.format = "lodge"
+    scan.read.data_source.options.update({"workspace": "dfs", "root": str(tmp_path), "path": "."})
+    before = relations_pb2.Relation()
     before.CopyFrom(scan)
     planner = ScanPlanner(make_workspace_reads(), lambda known, discovered: None, lists_files=lists_files)
     session = SessionScans(planner, Principal("ann"), BackendWithEngine(), workspaces)

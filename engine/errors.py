@@ -15,6 +15,7 @@
         ├── NoFilesError         LODGE_NO_FILES
         ├── PathRefusedError     LODGE_PATH_REFUSED
         ├── NoReaderError        LODGE_NO_READER
+        ├── PartitionError       LODGE_PARTITION_NAMES
         ├── FileChangedError     LODGE_FILE_CHANGED
         └── UnreadableFileError  LODGE_UNREADABLE_FILE
 
@@ -47,6 +48,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         "LODGE_NO_FILES": "42KD9",
         "LODGE_NO_READER": "0A000",
         "LODGE_OTHER_ENGINE": "58000",
+        "LODGE_PARTITION_NAMES": "42000",
         "LODGE_PATH_REFUSED": "42501",
         "LODGE_PROJECTION": "42000",
         "LODGE_READER_FAILED": "58000",
@@ -278,6 +280,21 @@ class NoFilesError(FileError):
     def __init__(self, workspace: str, path: str) -> None:
         super().__init__(
             workspace, path, " contains no files, so the scan has no schema. Add a file, or declare a schema."
+        )
+
+
+class PartitionError(FileError):
+    """Raised if the directories of a scan do not have the same partition columns."""
+
+    condition = "LODGE_PARTITION_NAMES"
+    sql_state = "42000"
+
+    def __init__(self, workspace: str, path: str, problem: str) -> None:
+        super().__init__(
+            workspace,
+            path,
+            f" {problem}, so the directories do not give the same partition columns to all files. Scan them "
+            "separately, or set the option partitions = false.",
         )
 
 

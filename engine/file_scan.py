@@ -16,7 +16,7 @@ Guarantees:
 Sources: [scan-schema-tracker "Subsequent Readers and Schema Changes"], [architecture "Engine"].
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,6 +37,7 @@ from engine.readers.delimited.options import DelimitedOptions
 from engine.readers.registry import reader_format
 from engine.scan.implicit_columns import FileLocation, implicit_field, partition_fields
 from engine.scan.missing_columns import resolve_missing_types
+from engine.scan.partition_columns import find_partition_columns
 from engine.scan.path_filter import PathFilter, accepting
 from engine.scan.reader import LateTypeFormat, ReaderFormat, SourceFile
 from engine.scan.row_filter import RowFilter
@@ -189,13 +190,15 @@ class FileScan:
             schema: The columns of the files.
             files: All files of the scan.
         """
+        directory = selected_directory(self.source.path)
+        partitions = self._partition_columns(file.path for file in files)
         if self.mentioned is None:
-            directory = selected_directory(self.source.path)
             locations = [FileLocation.of(file.path, directory) for file in files]
-            needed, implicit = list(schema), list(partition_fields(locations))
+            needed, implicit = list(schema), [*partitions, *partition_fields(locations)]
         else:
             needed = [one for one in schema if fold_case(one.name) in self.mentioned]
-            implicit = [one for name in sorted(self.mentioned) if (one := implicit_field(name)) is not None]
+            implicit = [one for one in partitions if fold_case(one.name) in self.mentioned]
+            implicit += [one for name in sorted(self.mentioned) if (one := implicit_field(name)) is not None]
         own = (one.with_metadata(IMPLICIT_MARK) for one in implicit if schema.find(one.name) is None)
         return TupleSchema([*(one.remove_metadata() for one in needed), *own])
 
@@ -216,10 +219,12 @@ class FileScan:
         Raises:
             EngineError: If a file cannot be listed or read.
         """
-        find_implicit = self._find_implicit(schema or TupleSchema(), is_declared=is_declared)
+        listed = self._files()
+        paths = [file.path for file in listed]
+        find_implicit = self._find_implicit(schema or TupleSchema(), paths, is_declared=is_declared)
         is_accepted = accepting(path_filters, find_implicit)
         directory = selected_directory(self.source.path)
-        selected = (file for file in self._files() if is_accepted(FileLocation.of(file.path, directory)))
+        selected = (file for file in listed if is_accepted(FileLocation.of(file.path, directory)))
         files = [self.open_later(file) for file in selected]
         target_bytes = int(self.options.partition_bytes or task_bytes(sum(file.size_bytes for file in files)))
         with ThreadPoolExecutor(_DISCOVERY_THREADS, thread_name_prefix="splits") as pool:
@@ -256,7 +261,7 @@ class FileScan:
             defined=schema,
             provided=schema if is_declared else None,
             row_filters=row_filters,
-            find_implicit=self._find_implicit(schema, is_declared=is_declared),
+            find_implicit=self._find_implicit(schema, [file.path for file in files], is_declared=is_declared),
         )
         inputs = [ScanInput(file, partial(self._reader, file)) for file in files]
         return Scan(inputs, plan, ErrorContext(self.source.workspace)).batches()
@@ -285,9 +290,21 @@ class FileScan:
         splits = format_.splits(file, options, target_bytes)
         return [(one, file.size_bytes // len(splits)) for one in splits]
 
-    @staticmethod
-    def _find_implicit(schema: TupleSchema, *, is_declared: bool) -> FindImplicitColumn:
-        return implicit_field if is_declared else partial(_marked_field, schema)
+    def _find_implicit(self, schema: TupleSchema, paths: Iterable[str], *, is_declared: bool) -> FindImplicitColumn:
+        """Return a function that finds the columns that come from the paths of files."""
+        if not is_declared:
+            return partial(_marked_field, schema)
+        names = {fold_case(one.name) for one in self._partition_columns(paths)}
+        return lambda name: implicit_field(name) or (schema.find(name) if fold_case(name) in names else None)
+
+    def _partition_columns(self, paths: Iterable[str]) -> Sequence[pa.Field]:
+        """Return the partition columns of files."""
+        found = list(paths)
+        if not self.options.partitions or not any("=" in path for path in found):
+            return []
+        selected = selected_directory(self.source.path)
+        directories = (FileLocation.of(path, selected).directories for path in found)
+        return find_partition_columns(directories, self.source.workspace)
 
     def _projection(self, schema: TupleSchema, *, is_declared: bool) -> ProjectionList:
         """Return the columns to project.
@@ -335,7 +352,7 @@ class FileConflictError(Exception):
 def _marked_field(schema: TupleSchema, name: str) -> pa.Field | None:
     """Return the implicit column with a name if the schema marks the column as implicit."""
     field = schema.find(name)
-    return implicit_field(name) if field is not None and is_implicit(field) else None
+    return (implicit_field(name) or field) if field is not None and is_implicit(field) else None
 
 
 def _conflicts(one: TupleSchema, other: TupleSchema, column: str) -> bool:

@@ -60,6 +60,11 @@ class ScanOptions:
         default=10,
         description="The number of files in a sample, spread evenly over the list of files.",
     )
+    partitions: bool = option(
+        Boolean(),
+        default=True,
+        description="Whether directories named key=value give columns.",
+    )
     partition_bytes: int | None = option(
         ByteCount(at_least=_MIN_PARTITION_BYTES),
         default=None,

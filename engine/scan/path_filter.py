@@ -1,4 +1,4 @@
-"""Path filters: conditions on implicit columns, which exclude whole files before any of them is opened.
+"""Path filters: conditions on implicit and partition columns, which exclude whole files before any of them is opened.
 
 Guarantee: a filter excludes only files for whose rows the query's own condition is not true. Spark evaluates that
 condition again.
@@ -7,14 +7,16 @@ condition again.
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from types import MappingProxyType
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from engine.scan.implicit_columns import FileLocation
 
-TESTS: Mapping[str, Callable[[str, str], bool]] = MappingProxyType(
+TESTS: Mapping[str, Callable[[Any, Any], bool]] = MappingProxyType(
     {
         "=": operator.eq,
         "<": operator.lt,
@@ -27,6 +29,8 @@ TESTS: Mapping[str, Callable[[str, str], bool]] = MappingProxyType(
     }
 )
 """The tests of a value against another one. Like Spark, Python compares texts by their code points."""
+
+_NUMBERS = (int, Decimal)
 
 IS_NULL = "is null"
 IS_NOT_NULL = "is not null"
@@ -46,14 +50,16 @@ class PathFilter:
     operator: str
     values: Sequence[object] = ()
 
-    def accepts(self, value: str | None) -> bool:
-        """Return whether the filter can be true for a value of its column."""
+    def accepts(self, value: object) -> bool:
+        """Return whether the filter can be true for a value of its column. None is null."""
         if self.operator in (IS_NULL, IS_NOT_NULL):
             return (value is None) is (self.operator == IS_NULL)
-        if value is None:
-            return False
-        test = TESTS[self.operator]
-        return any(not isinstance(each, str) or test(value, each) for each in self.values)
+        return value is not None and any(self._accepts(value, each) for each in self.values)
+
+    def _accepts(self, value: object, other: object) -> bool:
+        if (isinstance(value, _NUMBERS) and isinstance(other, _NUMBERS)) or type(value) is type(other):
+            return bool(TESTS[self.operator](value, other))
+        return True  # Spark decides
 
 
 def accepting(
@@ -66,5 +72,5 @@ def accepting(
         find_implicit: Returns the implicit column with a name. Returns None if the name belongs to the table.
     """
     fields = ((each, find_implicit(each.column)) for each in filters)
-    of_path = [each for each, field in fields if field is not None and pt.is_string(field.type)]
-    return lambda location: all(each.accepts(location.value(each.column)) for each in of_path)
+    of_path = [(each, field) for each, field in fields if field is not None and not pt.is_timestamp(field.type)]
+    return lambda location: all(each.accepts(location.scalar(field).as_py()) for each, field in of_path)

@@ -89,6 +89,22 @@ def test_names_that_spark_may_interpret(scan, name):
     assert scan.names() is None
 
 
+def test_many_small_files_are_left_to_the_engine(scan, monkeypatch):
+    scan.write("a.parquet", NUMBERS)
+    scan.write("b.parquet", LARGE, compression="none")
+    assert scan.names() == [["a.parquet", "b.parquet"], []]
+    monkeypatch.setattr(spark_readers, "FEW_FILES", 1)
+    assert scan.names() == [["b.parquet"], ["a.parquet"]]
+
+
+def test_columns_of_partitions(scan):
+    scan.write("year=2025/a.parquet", NUMBERS)
+    scan.write("year=2026/a.parquet", NUMBERS)
+    assert scan.names() is None
+    assert scan.names(["a", "year"]) is None
+    assert scan.names(["a"]) == [["year=2025/a.parquet", "year=2026/a.parquet"], []]
+
+
 def test_columns_of_the_path_and_statements_without_columns(scan):
     scan.write("x/a.parquet", NUMBERS)
     assert scan.names() is None

@@ -211,11 +211,12 @@ def test_names_that_spark_interprets_are_read_by_engine(spark, folder):
         (folder / name).unlink()
 
 
-def test_directories_with_equals_signs_and_dots_are_no_partitions(spark, folder):
-    for directory in ("n=7", "year=2026"):
+def test_columns_of_partitions_are_read_by_engine(spark, folder):
+    for directory in ("year=2025", "year=2026"):
         (folder / directory).mkdir(mode=0o755)
         write(folder / directory / "a.parquet", {"n": COLUMNS["number"]})
     assert assert_same(spark, folder, "n") == {"spark"}
+    assert assert_same(spark, folder) == {"engine"}
 
 
 def test_files_that_others_can_replace_are_read_by_engine(spark, folder):

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -123,14 +123,34 @@ class SparkProcess:
     process: "subprocess.Popen[bytes]" = field(repr=False)
 
 
+_shared: list[SparkProcess] = []
+
+
 @pytest.fixture(scope="session")
 def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the address of a Spark server that can import Lodge's data source."""
     spark = start_spark_process(tmp_path_factory.mktemp("spark"))
+    _shared.append(spark)
     try:
         yield spark.address
     finally:
         end(spark.process)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def python_processes_end_with_the_module() -> Iterator[None]:
+    """End the Python processes of the shared Spark server.
+
+    Spark keeps those of each session until it ends itself, and starts new ones when it needs them. A session with scans
+    has about 150 MB.
+    """
+    yield
+    for spark in _shared:
+        children = Path(f"/proc/{spark.process.pid}/task").glob("*/children")
+        for child in {int(number) for path in children for number in path.read_text().split()}:
+            with suppress(OSError):
+                if b"pyspark.daemon" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    os.kill(child, signal.SIGTERM)
 
 
 @pytest.fixture(scope="module")

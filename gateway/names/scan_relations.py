@@ -23,6 +23,7 @@ from engine.scan_source import FORMAT, ScanSource, has_reader, known_schema, sel
 from gateway.errors import GatewayError, ParseError, table_not_found
 from gateway.file_systems import file_systems
 from gateway.names.plan_messages import find_messages_with_names
+from gateway.scans.scan_sources import source_in
 from gateway.sql.column_pruning import find_mentioned_names
 from gateway.sql.lexer import Token
 from gateway.sql.name_syntax import quote_name
@@ -118,7 +119,7 @@ def build_scan_relation(
         GatewayError: If the path does not exist, is forbidden or has no reader, or an option is invalid.
     """
     if workspace.is_remote_source:
-        source = ScanSource(workspace.name, workspace.uri, _check_remote_path(workspace, path))
+        source = source_in(workspaces, workspace, _check_remote_path(workspace, path))
         return _to_relation(source, dict(options), mentioned, time_zone, known=None)
     with file_systems.access(workspace):
         return _build_scan_relation(
@@ -147,8 +148,7 @@ def _build_scan_relation(
             f"No reader supports the suffix of file [{path}] in workspace [{workspace.name}]. The supported suffixes "
             f"are {', '.join(supported_suffixes())}. For files with another suffix, set the option [format].",
         )
-    excluded = tuple(str(root) for root in workspaces.temporary_roots if isinstance(root, Path))
-    source = ScanSource(workspace.name, str(workspace.root), path, excluded=excluded)
+    source = source_in(workspaces, workspace, path)
     known = known_schema(path, reader_options, mentioned) if real.is_file() else None
     return _to_relation(source, reader_options, mentioned, time_zone, known=known)
 

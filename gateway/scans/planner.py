@@ -11,6 +11,7 @@ Guarantees:
    (:mod:`gateway.scans.remembered_schemas`). This is also true if the statement ended before all files were examined,
    and if another replica has examined the file.
 3. A planned scan returns the same rows, or the same error, as the scan without a plan.
+4. Scans whose options a client has made are not planned (:mod:`gateway.scans.scan_sources`).
 
 Scans with a declared schema are not planned, because they need no discovery.
 
@@ -40,6 +41,7 @@ from gateway.pools import Pool
 from gateway.scans.discovery_job import find_place, find_schemas
 from gateway.scans.engine_artifact import EngineDelivery
 from gateway.scans.remembered_schemas import ExaminedScan, RememberedSchemas
+from gateway.scans.scan_sources import is_of_gateway
 from gateway.scans.schema_cache import Examination
 from gateway.scans.spark_readers import FileSplit, build_relation, split_files
 from workspace.identifiers import Principal
@@ -99,7 +101,8 @@ class ScanPlanner:
         if found:
             await self._engines.require(session.backend)
         for scan in found:
-            if self._lists_files and not scan.read.data_source.schema:
+            source = scan.read.data_source
+            if self._lists_files and not source.schema and is_of_gateway(source.options, session.workspaces):
                 await self._plan(scan, session, may_replace=may_replace)
 
     async def _plan(self, relation: Relation, session: "SessionScans", *, may_replace: bool) -> None:

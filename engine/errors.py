@@ -284,7 +284,7 @@ class NoFilesError(FileError):
 
 
 class PartitionError(FileError):
-    """Raised if the directories of a scan do not have the same partition columns."""
+    """Raised if the directories of a scan do not give each file the same partition columns, or the files have them."""
 
     condition = "LODGE_PARTITION_NAMES"
     sql_state = "42000"
@@ -293,8 +293,7 @@ class PartitionError(FileError):
         super().__init__(
             workspace,
             path,
-            f" {problem}, so the directories do not give the same partition columns to all files. Scan them "
-            "separately, or set the option partitions = false.",
+            f" {problem}. Scan the directories separately, or set the option partitions = false.",
         )
 
 

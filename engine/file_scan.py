@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from engine.context import ErrorContext
 from engine.discovery import decode_schema, encode_schema
-from engine.errors import NOWHERE, NoFilesError, ScanOptionError, SchemaConflictError
+from engine.errors import NOWHERE, NoFilesError, PartitionError, ScanOptionError, SchemaConflictError
 from engine.file_list import FILES, unpack_files
 from engine.options import parse_options
 from engine.packing import pack, task_bytes
@@ -37,7 +37,7 @@ from engine.readers.delimited.options import DelimitedOptions
 from engine.readers.registry import reader_format
 from engine.scan.implicit_columns import FileLocation, implicit_field, partition_fields
 from engine.scan.missing_columns import resolve_missing_types
-from engine.scan.partition_columns import find_partition_columns
+from engine.scan.partition_columns import find_partition_columns, partition_pairs
 from engine.scan.path_filter import PathFilter, accepting
 from engine.scan.reader import LateTypeFormat, ReaderFormat, SourceFile
 from engine.scan.row_filter import RowFilter
@@ -192,12 +192,16 @@ class FileScan:
         """
         directory = selected_directory(self.source.path)
         partitions = self._partition_columns(file.path for file in files)
+        for one in partitions:
+            if schema.find(one.name) is not None:
+                problem = f"has directories and files with a column {one.name!r}"
+                raise PartitionError(self.source.workspace, self.source.path, problem)
         if self.mentioned is None:
             locations = [FileLocation.of(file.path, directory) for file in files]
             needed, implicit = list(schema), [*partitions, *partition_fields(locations)]
         else:
             needed = [one for one in schema if fold_case(one.name) in self.mentioned]
-            implicit = [one for one in partitions if fold_case(one.name) in self.mentioned]
+            implicit = [*partitions]
             implicit += [one for name in sorted(self.mentioned) if (one := implicit_field(name)) is not None]
         own = (one.with_metadata(IMPLICIT_MARK) for one in implicit if schema.find(one.name) is None)
         return TupleSchema([*(one.remove_metadata() for one in needed), *own])
@@ -298,13 +302,21 @@ class FileScan:
         return lambda name: implicit_field(name) or (schema.find(name) if fold_case(name) in names else None)
 
     def _partition_columns(self, paths: Iterable[str]) -> Sequence[pa.Field]:
-        """Return the partition columns of files."""
+        """Return the partition columns of files that the statement may need.
+
+        Raises:
+            PartitionError: If the files do not have the same partition columns, and the statement may need one.
+        """
         found = list(paths)
         if not self.options.partitions or not any("=" in path for path in found):
             return []
         selected = selected_directory(self.source.path)
-        directories = (FileLocation.of(path, selected).directories for path in found)
-        return find_partition_columns(directories, self.source.workspace)
+        directories = {tuple(FileLocation.of(path, selected).directories) for path in found}
+        names = {fold_case(key) for each in directories for key, _ in partition_pairs(each)}
+        if self.mentioned is not None and names.isdisjoint(self.mentioned):
+            return []
+        columns = find_partition_columns(sorted(directories), self.source.workspace, selected)
+        return [one for one in columns if self.mentioned is None or fold_case(one.name) in self.mentioned]
 
     def _projection(self, schema: TupleSchema, *, is_declared: bool) -> ProjectionList:
         """Return the columns to project.

@@ -4,6 +4,7 @@ Guarantee: a filter excludes only files for whose rows the query's own condition
 condition again.
 """
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,9 +58,10 @@ class PathFilter:
         return value is not None and any(self._accepts(value, each) for each in self.values)
 
     def _accepts(self, value: object, other: object) -> bool:
-        if (isinstance(value, _NUMBERS) and isinstance(other, _NUMBERS)) or type(value) is type(other):
-            return bool(TESTS[self.operator](value, other))
-        return True  # Spark decides
+        is_alike = (isinstance(value, _NUMBERS) and isinstance(other, _NUMBERS)) or type(value) is type(other)
+        if not is_alike or any(isinstance(each, float) and math.isnan(each) for each in (value, other)):
+            return True  # Spark decides, also about NaN, which Python orders in another way
+        return bool(TESTS[self.operator](value, other))
 
 
 def accepting(

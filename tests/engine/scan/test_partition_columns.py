@@ -47,12 +47,16 @@ INSTANT = pa.timestamp("us", "UTC")
         (["1", "__HIVE_DEFAULT_PARTITION__"], pa.int32(), [1, None]),
         (["__HIVE_DEFAULT_PARTITION__"], pa.string(), [None]),
         (["a%20b%2Fc"], pa.string(), ["a b/c"]),
+        (["é%FF"], pa.string(), ["éÿ"]),
+        (["%31"], pa.string(), ["1"]),
+        (["2026-01-02 03%3A04%3A05"], INSTANT, [datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)]),
+        (["1.5e3"], pa.decimal128(4, 0), [Decimal(1500)]),
     ],
 )
 def test_type_fits_all_values(values, type_, results):  # 2, 3
     directories = [[f"k={value}"] for value in values]
     for order in (directories, directories[::-1]):
-        (field,) = find_partition_columns(order, "dfs")
+        (field,) = find_partition_columns(order, "dfs", ".")
         assert (field.name, field.type) == ("k", type_)
     texts = [partition_pairs(names)[0][1] for names in directories]
     assert [convert_value(text, type_).as_py() for text in texts] == results
@@ -60,23 +64,26 @@ def test_type_fits_all_values(values, type_, results):  # 2, 3
 
 def test_names_are_unescaped_and_other_directories_ignored():  # 3
     directories = [["raw", "user%20id=1", "x", "b=2"], ["other", "user%20id=2", "y", "b=3"]]
-    assert [field.name for field in find_partition_columns(directories, "dfs")] == ["user id", "b"]
-    assert find_partition_columns([["raw", "=1", "dir0=x"]], "dfs") == []
+    assert [field.name for field in find_partition_columns(directories, "dfs", "t")] == ["user id", "b"]
+    assert find_partition_columns([["raw", "=1", "dir0=x"]], "dfs", "t") == []
 
 
 @pytest.mark.parametrize(
     ("directories", "problem"),
     [
-        ([["a=1"], ["b=1"]], "'b=1' in workspace 'dfs' has other names than 'a=1'"),
-        ([["a=1"], ["a=1", "b=1"]], "'a=1/b=1' in workspace 'dfs' has other names than 'a=1'"),
-        ([[], ["a=1"]], "'a=1' in workspace 'dfs' has other names than '.'"),
-        ([["a=1", "A=2"]], "'a=1/A=2' in workspace 'dfs' has two names that are equal when case is ignored"),
-        ([["a="]], "'a=' in workspace 'dfs' has a name without a value"),
+        ([["a=1"], ["b=1"]], "'t/b=1' in workspace 'dfs' does not give the same partition columns as 't/a=1'"),
+        (
+            [["a=1"], ["a=1", "b=1"]],
+            "'t/a=1/b=1' in workspace 'dfs' does not give the same partition columns as 't/a=1'",
+        ),
+        ([[], ["a=1"]], "'t/a=1' in workspace 'dfs' does not give the same partition columns as 't'"),
+        ([["a=1", "A=2"]], "'t/a=1/A=2' in workspace 'dfs' has two names that are equal when case is ignored"),
+        ([["a="]], "'t/a=' in workspace 'dfs' has a name without a value"),
     ],
 )
 def test_different_names_are_an_error(directories, problem):  # 1
     with pytest.raises(PartitionError, match=problem) as raised:
-        find_partition_columns(directories, "dfs")
+        find_partition_columns(directories, "dfs", "t")
     assert "partitions = false" in str(raised.value)
 
 
@@ -124,11 +131,28 @@ def test_selected_directory_gives_no_column(lake):
     assert list(rows(lake, "t/day=2026-01-01")[0]) == ["a", "hour", "dir0"]
 
 
-def test_column_of_the_files_takes_precedence(lake):
+def test_column_of_files_and_directories_is_an_error_if_it_is_needed(lake):
     (lake / "t/day=2026-01-01/hour=7/a.json").write_text('{"a": 1, "HOUR": "noon"}\n')
-    found = rows(lake, "t/day=2026-01-01")
-    assert sorted(str(row["HOUR"]) for row in found) == ["None", "noon"]
-    assert list(found[0]) == ["a", "HOUR", "dir0"]
+    for mentioned in (None, frozenset({"hour"})):
+        with pytest.raises(PartitionError, match="has directories and files with a column 'hour'"):
+            rows(lake, mentioned=mentioned)
+    assert len(rows(lake, mentioned=frozenset({"a", "day"}))) == 6
+    found = rows(lake, partitions="false")
+    assert sorted({str(row["HOUR"]) for row in found}) == ["None", "noon"]
+
+
+def test_different_names_are_no_error_if_they_are_not_needed(lake):
+    (lake / "t/other=1").mkdir()
+    (lake / "t/other=1/a.json").write_text('{"a": 1}\n')
+    assert len(rows(lake, mentioned=frozenset({"a"}))) == 7
+    with pytest.raises(PartitionError):
+        rows(lake, mentioned=frozenset({"a", "hour"}))
+
+
+@pytest.mark.parametrize("operator", ["=", ">", "<", ">=", "<="])
+@pytest.mark.parametrize(("value", "other"), [(float("nan"), 1.0), (1.0, float("nan")), (float("nan"), float("nan"))])
+def test_filter_never_excludes_because_of_nan(operator, value, other):
+    assert PathFilter("k", operator, [other]).accepts(value)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,13 @@ CASES = {
     "dates and times": ["k=2026-01-02", "k=2026-01-02 03:04:05"],
     "dates and numbers": ["k=2026-01-02", "k=1"],
     "no dates": ["k=2026-13-01"],
+    "escaped numbers": ["k=%31"],
+    "escaped times": ["k=2026-01-02 03%3A04%3A05"],
+    "fractions of seconds": ["k=2026-01-02 03:04:05.1"],
+    "not a number": ["k=1.5", "k=NaN", "k=Infinity"],
+    "exponents": ["k=1.5e3", "k=.5e1"],
+    "small exponents": ["k=15e-1"],
+    "characters": ["k=é%FF", "k=%C3%A9"],
     "texts": ["k=a%20b", "k=1", "k=%25"],
     "nulls": ["k=1", "k=__HIVE_DEFAULT_PARTITION__"],
     "two columns": ["year=2026/month=01", "year=2026/month=11"],
@@ -53,7 +60,7 @@ def test_columns_types_and_values_are_those_of_spark(spark, direct, folder, dire
     wanted = [f"`{name}`" for name in expected.columns]
     found = spark.table(f"dfs.`{folder.name}`").select(*wanted).orderBy("a")
     assert found.dtypes == expected.dtypes
-    assert found.collect() == expected.collect()
+    assert str(found.collect()) == str(expected.collect())  # NaN is not equal to itself
 
 
 def test_conditions_read_only_the_directories_that_they_need(spark, folder):
@@ -68,7 +75,7 @@ def test_conditions_read_only_the_directories_that_they_need(spark, folder):
 
 def test_different_names_are_an_error_with_a_way_out(spark, folder):
     write(folder, "a=1", "b=1")
-    with pytest.raises(AnalysisException, match=r"'partitions.*/b=1' in workspace|has other names than") as raised:
+    with pytest.raises(AnalysisException, match=rf"'{folder.name}/b=1' in workspace 'dfs'") as raised:
         spark.table(f"dfs.`{folder.name}`").collect()
     assert raised.value.getCondition() == "LODGE_PARTITION_NAMES"
     without = spark.sql(f"select dir0, a from dfs.`{folder.name}` with (partitions = false) order by a")

@@ -57,12 +57,13 @@ from gateway.forwarding import (
 )
 from gateway.names.path_checks import PathChecks
 from gateway.names.plan_resolver import PlanResolver
-from gateway.names.request_resolver import RequestResolver
+from gateway.names.request_resolver import RequestResolver, ResolvedAnalysis
 from gateway.operations import Operation, Operations
 from gateway.plan_decoding import PlanDecoder, UnreadablePlanError
 from gateway.request_pools import RequestPools
 from gateway.requests import Request, SessionKey, index_request
 from gateway.response_releases import ResponseReleases
+from gateway.scans.explanations import add_scans_to_analysis
 from gateway.scans.plannings import Plannings
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
@@ -347,12 +348,14 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     async def _analyze_plan(self, call: "_Call") -> bytes:
         data = call.request.data
         try:
-            data = await self._resolution.resolve_analysis(data, lambda: self._names(call))
+            resolved = await self._resolution.resolve_analysis(data, lambda: self._names(call))
         except UnreadablePlanError as error:
             data = await self._resolution.resolve_deep_plan(
                 data, base_pb2.AnalyzePlanRequest, error, lambda: self._names(call)
             )
-        return await forward_unary(call.backend, call.method, data, call.context)
+            resolved = ResolvedAnalysis(data)
+        answer = await forward_unary(call.backend, call.method, resolved.data, call.context)
+        return add_scans_to_analysis(answer, resolved.scans) if resolved.scans else answer
 
     async def _reattach_execute(self, call: "_Call") -> None:
         call.context.follow_statement()

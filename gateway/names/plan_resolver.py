@@ -36,6 +36,7 @@ from gateway.names.name_lookup import ONE_PATH, NameLookup
 from gateway.names.plan_messages import find_command_texts, find_messages_with_names
 from gateway.names.scan_relations import find_scans
 from gateway.names.sql_text_resolver import SqlTextResolver
+from gateway.scans.scan_summary import ScanSummary
 from gateway.scans.spark_readers import may_replace_scans
 from gateway.sql.name_syntax import qualify_with_session, quote_name
 from gateway.sql_relations import read_parameters, read_sql_command, remove_positional_parameters
@@ -66,15 +67,16 @@ class PlanResolver(NameLookup):
         """
         return _PlanResolution(self).resolve(message, aliases)
 
-    async def plan_scans(self, message: Message) -> None:
-        """Plan the scans in a message whose names are resolved, in place.
+    async def plan_scans(self, message: Message) -> Sequence[ScanSummary]:
+        """Plan the scans in a message whose names are resolved, in place. Return what is known about them.
 
         Raises:
             GatewayError: If the files of a scan cannot be listed or examined, or their schemas conflict.
         """
-        if self.scans is not None:
-            may_replace = self.settings.has_parquet_metadata and may_replace_scans(message)
-            await self.scans.plan(find_scans(message), may_replace=may_replace)
+        if self.scans is None:
+            return ()
+        may_replace = self.settings.has_parquet_metadata and may_replace_scans(message)
+        return await self.scans.plan(find_scans(message), may_replace=may_replace)
 
 
 class _PlanResolution:

@@ -13,7 +13,8 @@ Guarantees:
 3. No step blocks other sessions. Large requests are processed in threads, and files are accessed in threads.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
@@ -32,6 +33,7 @@ from gateway.plan_decoding import DecodedAnalysis, DecodedPlan, PlanDecoder, Unr
 from gateway.request_pools import RequestPools
 from gateway.requests import Request
 from gateway.scans.plannings import Plannings
+from gateway.scans.scan_summary import ScanSummary
 from gateway.sql.name_syntax import parse_name
 from gateway.sql_relations import find_sql_relation
 from workspace.workspaces import Workspaces
@@ -49,6 +51,19 @@ _TARGETS: Mapping[str, Callable[[commands_pb2.Command], str]] = {
 _BYTES_PER_CHARACTER = 8  # walking a message is faster than parsing a text
 _CHANGING = WordSearch(CHANGING_WORDS)
 _RUNNING = WordSearch(RUNNING_WORDS)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedAnalysis:
+    """An ``AnalyzePlan`` request with all names resolved.
+
+    Attributes:
+        data: The encoded request.
+        scans: What is known about its scans.
+    """
+
+    data: bytes
+    scans: Sequence[ScanSummary] = ()
 
 
 class RequestResolver:
@@ -94,15 +109,12 @@ class RequestResolver:
         encoded = await self._plans.encode(decoded)
         return await self._pools.decode(len(request.data), request.with_plan, encoded)
 
-    async def resolve_analysis(self, request: bytes, get_resolver: GetResolver) -> bytes:
+    async def resolve_analysis(self, request: bytes, get_resolver: GetResolver) -> "ResolvedAnalysis":
         """Resolve the names in an ``AnalyzePlan`` request.
 
         Args:
             request: The encoded request.
             get_resolver: A function that returns the resolver of the session.
-
-        Returns:
-            The encoded request with all names resolved.
 
         Raises:
             GatewayError: If a name cannot be resolved, or the plan is not allowed.
@@ -112,17 +124,18 @@ class RequestResolver:
             await self._paths.check(request, analysis.messages)
             message, is_compressed = analysis.message, bool(analysis.compressed)
             if not is_compressed and not await self._may_concern_lodge(request):
-                return request
+                return ResolvedAnalysis(request)
             resolver = await self._get_needed_resolver(request, message, get_resolver, is_needed=is_compressed)
             if resolver is None or not await self._workspaces.reads.run_or_abandon(
                 _resolve_analysis, analysis, resolver
             ):
-                return request
+                return ResolvedAnalysis(request)
+            scans: list[ScanSummary] = []
             for plan, compressed in analysis.compressed:
-                await resolver.plan_scans(compressed.plan)
+                scans += await resolver.plan_scans(compressed.plan)
                 plan.CopyFrom(compressed.to_plan())
-            await resolver.plan_scans(message)
-            return await self._pools.decode(len(request), message.SerializeToString)
+            scans += await resolver.plan_scans(message)
+            return ResolvedAnalysis(await self._pools.decode(len(request), message.SerializeToString), scans)
 
     async def resolve_deep_plan(
         self, request: bytes, kind: type[Message], error: UnreadablePlanError, get_resolver: GetResolver

@@ -30,7 +30,7 @@ from engine.error_report import ErrorReport
 from engine.errors import EngineError
 from engine.file_list import FILES, pack_files
 from engine.file_scan import FileConflictError, FileScan
-from engine.scan_source import PLANNED, SOURCE_OPTIONS
+from engine.scan_source import PLANNED, SOURCE_OPTIONS, ScanSource
 from engine.schema import TupleSchema
 from engine.spark import to_spark_schema
 from engine.storage.listed_file import ListedFile
@@ -42,6 +42,7 @@ from gateway.scans.discovery_job import find_place, find_schemas
 from gateway.scans.engine_artifact import EngineDelivery
 from gateway.scans.remembered_schemas import ExaminedScan, RememberedSchemas
 from gateway.scans.scan_sources import is_of_gateway
+from gateway.scans.scan_summary import ScanSummary, summarize_plan, summarize_unplanned
 from gateway.scans.schema_cache import Examination
 from gateway.scans.spark_readers import FileSplit, build_relation, split_files
 from workspace.identifiers import Principal
@@ -85,13 +86,18 @@ class ScanPlanner:
         self._remembered = RememberedSchemas(reads, segments)
         self._engines = EngineDelivery(reads)
 
-    async def plan(self, scans: Iterable[Relation], session: "SessionScans", *, may_replace: bool = False) -> None:
+    async def plan(
+        self, scans: Iterable[Relation], session: "SessionScans", *, may_replace: bool = False
+    ) -> Sequence[ScanSummary]:
         """Add the files and the schema to scans, in place.
 
         Args:
             scans: The relations of the scans.
             session: The session of the client.
             may_replace: Whether a relation may be replaced by one that Spark's own reader reads.
+
+        Returns:
+            What is known about the scans of the gateway's workspaces.
 
         Raises:
             GatewayError: If a file cannot be listed or examined, the schemas of two files conflict, or the backend
@@ -100,18 +106,24 @@ class ScanPlanner:
         found = list(scans)
         if found:
             await self._engines.require(session.backend)
+        summaries = []
         for scan in found:
             source = scan.read.data_source
-            if self._lists_files and not source.schema and is_of_gateway(source.options, session.workspaces):
-                await self._plan(scan, session, may_replace=may_replace)
+            if not is_of_gateway(source.options, session.workspaces):
+                continue
+            if self._lists_files and not source.schema:
+                summaries.append(await self._plan(scan, session, may_replace=may_replace))
+            else:
+                summaries.append(summarize_unplanned(ScanSource.from_options(source.options), source.schema))
+        return summaries
 
-    async def _plan(self, relation: Relation, session: "SessionScans", *, may_replace: bool) -> None:
+    async def _plan(self, relation: Relation, session: "SessionScans", *, may_replace: bool) -> ScanSummary:
         source = relation.read.data_source
         options = dict(source.options)
         try:
             scan, files = await self._reads.run_or_abandon(_list, options, session.workspaces)
             sampled = scan.sample(files)
-            schemas = await self._schemas(scan, sampled, options, session)
+            schemas, examined = await self._schemas(scan, sampled, options, session)
             try:
                 planned = await self._reads.run_or_abandon(_merge, scan, files, sampled, schemas)
                 uses_spark = self._spark_readers if scan.options.spark_readers is None else scan.options.spark_readers
@@ -131,11 +143,12 @@ class ScanPlanner:
         source.options[PLANNED] = "true"
         if split is not None:
             await self._reads.run_or_abandon(_replace, relation, split, scan.source.workspace, planned)
+        return summarize_plan(scan.source, files, sampled, examined=examined, split=split)
 
     async def _schemas(
         self, scan: FileScan, files: Sequence[ListedFile], options: Mapping[str, str], session: "SessionScans"
-    ) -> Sequence[bytes]:
-        """Return the encoded schema of each file. Examine the files whose schema is not remembered."""
+    ) -> tuple[Sequence[bytes], int]:
+        """Return the encoded schema of each file, and how many files were examined, because it was not remembered."""
         of_files = {key: value for key, value in options.items() if key not in SOURCE_OPTIONS | _WITHOUT_EFFECT}
         examination = Examination(session.principal, scan.source.root, of_files)
         examined = ExaminedScan(examination, scan.source.path)
@@ -147,7 +160,7 @@ class ScanPlanner:
                 found = await find_schemas(session.backend, options, unknown, self._reads, remember)
             remaining = iter(found)
             known = [next(remaining) if schema is None else schema for schema in known]
-        return [schema for schema in known if schema is not None]
+        return [schema for schema in known if schema is not None], len(unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,17 +179,20 @@ class SessionScans:
     backend: BackendSession
     workspaces: Workspaces
 
-    async def plan(self, scans: Iterable[Relation], *, may_replace: bool = False) -> None:
+    async def plan(self, scans: Iterable[Relation], *, may_replace: bool = False) -> Sequence[ScanSummary]:
         """Add the files and the schema to scans, in place.
 
         Args:
             scans: The relations of the scans.
             may_replace: Whether a relation may be replaced by one that Spark's own reader reads.
 
+        Returns:
+            What is known about the scans of the gateway's workspaces.
+
         Raises:
             GatewayError: If a file cannot be listed or examined, or the schemas of two files conflict.
         """
-        await self.planner.plan(scans, self, may_replace=may_replace)
+        return await self.planner.plan(scans, self, may_replace=may_replace)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class _Planning:
 
     session: SessionKey
     request: base_pb2.ExecutePlanRequest
-    task: "asyncio.Task[None]"
+    task: "asyncio.Task[object]"
     is_interrupted: bool = field(default=False)
 
     def matches(self, interrupt: base_pb2.InterruptRequest) -> bool:
@@ -60,7 +60,7 @@ class Plannings:
         self._running: set[_Planning] = set()
 
     async def run(
-        self, session: SessionKey, request: base_pb2.ExecutePlanRequest, work: Coroutine[Any, Any, None]
+        self, session: SessionKey, request: base_pb2.ExecutePlanRequest, work: Coroutine[Any, Any, object]
     ) -> None:
         """Plan the scans of a statement.
 

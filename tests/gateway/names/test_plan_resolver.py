@@ -107,7 +107,7 @@ async def test_compressed_plans_of_an_analysis_are_resolved(workspaces):
 
     current, pools = CurrentWorkspaces(workspaces, make_workspace_reads()), RequestPools()
     resolution = RequestResolver(current, PathChecks(current, Audit(), pools), pools, Plannings(Drain()))
-    asked.ParseFromString(await resolution.resolve_analysis(asked.SerializeToString(), get_resolver))
+    asked.ParseFromString((await resolution.resolve_analysis(asked.SerializeToString(), get_resolver)).data)
     assert asked.same_semantics.other_plan == untouched
     data = zstandard.decompress(asked.same_semantics.target_plan.compressed_operation.data)
     assert relations_pb2.Relation.FromString(data).sql.query == "select * from system.session.`t`"

@@ -16,6 +16,7 @@ Guarantees:
 Sources: [scan-schema-tracker "Subsequent Readers and Schema Changes"], [architecture "Engine"].
 """
 
+import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -197,7 +198,8 @@ class FileScan:
                 problem = f"has directories and files with a column {one.name!r}"
                 raise PartitionError(self.source.workspace, self.source.path, problem)
         if self.mentioned is None:
-            locations = [FileLocation.of(file.path, directory) for file in files]
+            one_of_each = {posixpath.dirname(file.path): file.path for file in files}.values()
+            locations = [FileLocation.of(path, directory) for path in one_of_each]
             needed, implicit = list(schema), [*partitions, *partition_fields(locations)]
         else:
             needed = [one for one in schema if fold_case(one.name) in self.mentioned]
@@ -224,17 +226,21 @@ class FileScan:
             EngineError: If a file cannot be listed or read.
         """
         listed = self._files()
-        paths = [file.path for file in listed]
-        find_implicit = self._find_implicit(schema or TupleSchema(), paths, is_declared=is_declared)
-        is_accepted = accepting(path_filters, find_implicit)
-        directory = selected_directory(self.source.path)
-        selected = (file for file in listed if is_accepted(FileLocation.of(file.path, directory)))
-        files = [self.open_later(file) for file in selected]
+        if path_filters:
+            find_implicit = self._find_implicit(
+                schema or TupleSchema(), [file.path for file in listed], is_declared=is_declared
+            )
+            is_accepted = accepting(path_filters, find_implicit)
+            directory = selected_directory(self.source.path)
+            listed = [file for file in listed if is_accepted(FileLocation.of(file.path, directory))]
+        files = [self.open_later(file) for file in listed]
         target_bytes = int(self.options.partition_bytes or task_bytes(sum(file.size_bytes for file in files)))
+        large = [file for file in files if file.size_bytes > target_bytes]
         with ThreadPoolExecutor(_DISCOVERY_THREADS, thread_name_prefix="splits") as pool:
-            of_files = pool.map(lambda file: self._splits(file, target_bytes), files)
-            splits = [one for splits in of_files for one in splits]
-        return list(pack(splits, target_bytes, _OPENING_BYTES))
+            found = pool.map(lambda file: self._splits(file, target_bytes), large)
+            of_large = {file.path: splits for file, splits in zip(large, found, strict=True)}
+        of_files = (of_large.get(file.path) or self._splits(file, target_bytes) for file in files)
+        return list(pack((one for splits in of_files for one in splits), target_bytes, _OPENING_BYTES))
 
     def batches(
         self,

@@ -1,6 +1,13 @@
-"""A file in a listing."""
+"""A file in a listing, and how many files a listing may have."""
 
 from dataclasses import dataclass, field
+from typing import Final
+
+from engine.errors import UnreadableFileError
+from engine.scan_source import ScanSource
+
+MAX_FILES: Final = 500_000
+"""The maximum number of files of a scan. A listing of so many files occupies about 250 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +27,14 @@ class ListedFile:
     size_bytes: int
     version: str
     is_settled: bool = field(default=True, compare=False)
+
+
+def require_few_files(source: ScanSource, count: int, max_files: int = MAX_FILES) -> None:
+    """Check the number of files of a scan.
+
+    Raises:
+        UnreadableFileError: If there are too many files.
+    """
+    if count > max_files:
+        reason = f"there are more than {max_files:,} files; scan its directories separately, or combine small files"
+        raise UnreadableFileError(source.workspace, source.path, reason)

@@ -13,8 +13,8 @@ Guarantees:
 2. Only regular files are read. Opening a file never blocks. For example, a FIFO without a writer raises an error.
 3. A directory always results in the same files in the same order. Names that start with ``.`` or ``_`` are ignored, as
    in Spark. Excluded directories are also ignored. All other files are included.
-4. No file is scanned twice. If two paths of a scan lead to the same location, an error is raised. The same is true for
-   a link that leads to one of its parent directories.
+4. A scan has at most ``MAX_FILES`` files, and no file is scanned twice. If two paths of a scan lead to the same
+   location, an error is raised. The same is true for a link that leads to one of its parent directories.
 5. Links and special files are checked when they are listed. Therefore most errors occur while Spark plans the query,
    and not in its tasks. :func:`open_file` checks the file again.
 
@@ -30,6 +30,7 @@ Not guaranteed:
 """
 
 import os
+import posixpath
 import stat
 import time
 from collections.abc import Iterator, Sequence
@@ -43,7 +44,7 @@ from engine.context import ErrorContext
 from engine.errors import FileChangedError, PathNotFoundError, PathRefusedError, UnreadableFileError
 from engine.path_patterns import fixed_directory, is_pattern, matches
 from engine.scan_source import ScanSource
-from engine.storage.listed_file import ListedFile
+from engine.storage.listed_file import MAX_FILES, ListedFile, require_few_files
 
 _OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _OPEN_DESCRIPTORS = Path("/proc/self/fd")
@@ -51,13 +52,17 @@ _SETTLED_NS = 2_000_000_000
 """More than the resolution of modification times in any file system."""
 
 
-def list_files(source: ScanSource) -> Sequence[ListedFile]:
+def list_files(source: ScanSource, max_files: int = MAX_FILES) -> Sequence[ListedFile]:
     """Return the files of a scan, sorted by path.
+
+    Args:
+        source: The scan.
+        max_files: The maximum number of files below a directory.
 
     Raises:
         PathNotFoundError: If the path does not exist and, interpreted as a pattern, does not match any file.
         PathRefusedError: If the path, or a link below it, leads to a location that the scan may not read.
-        UnreadableFileError: If a file or directory cannot be read.
+        UnreadableFileError: If a file or directory cannot be read, or there are too many files.
     """
     path = PurePosixPath(source.path)
     try:
@@ -65,16 +70,16 @@ def list_files(source: ScanSource) -> Sequence[ListedFile]:
             if opened.location in _excluded_directories(source):
                 raise _excluded_error(source, path)
             if not opened.is_directory:
-                return [_listed(path, os.fstat(opened.descriptor))]
+                return [_listed(str(path), os.fstat(opened.descriptor))]
     except PathNotFoundError:
         if not is_pattern(source.path):
             raise
-        below = _Walk(source).files_below(fixed_directory(source.path))
+        below = _Walk(source, max_files).files_below(fixed_directory(source.path))
         found = [file for file in below if matches(source.path, file.path)]
         if not found:
             raise
         return found
-    return _Walk(source).files_below(path)
+    return _Walk(source, max_files).files_below(path)
 
 
 def open_file(source: ScanSource, file: ListedFile) -> BinaryIO:
@@ -95,12 +100,16 @@ def open_file(source: ScanSource, file: ListedFile) -> BinaryIO:
 
 
 class _Walk:
-    """A walk through a directory that records the path to each location."""
+    """A walk through a directory that records the path to each location.
 
-    def __init__(self, source: ScanSource) -> None:
+    Paths are texts, because a walk can reach hundreds of thousands of them.
+    """
+
+    def __init__(self, source: ScanSource, max_files: int) -> None:
         self._source = source
+        self._max_files = max_files
         self._excluded = _excluded_directories(source)
-        self._reached: dict[Path, PurePosixPath] = {}
+        self._reached: dict[str, str] = {}
         self._files: list[ListedFile] = []
         self._directories: list[PurePosixPath] = []
 
@@ -114,32 +123,34 @@ class _Walk:
         with _open_checked(self._source, directory) as opened:
             if opened.location in self._excluded:
                 return
-            self._reach(opened.location, directory)
+            self._reach(str(opened.location), str(directory))
             with os.scandir(opened.descriptor) as entries:
                 for entry in sorted(entries, key=lambda entry: entry.name):
                     if not entry.name.startswith((".", "_")):
-                        self._add(entry, directory / entry.name, opened.location / entry.name)
+                        path = posixpath.join(*directory.parts, entry.name)
+                        self._add(entry, path, posixpath.join(opened.location, entry.name))
 
-    def _add(self, entry: os.DirEntry[str], path: PurePosixPath, location: Path) -> None:
+    def _add(self, entry: os.DirEntry[str], path: str, location: str) -> None:
         """Add a directory entry to the files or the directories.
 
         Unless the entry is a link, ``location`` is its real path.
         """
         if entry.is_dir(follow_symlinks=False):
-            self._directories.append(path)
+            self._directories.append(PurePosixPath(path))
             return
         if entry.is_file(follow_symlinks=False):
             status = entry.stat(follow_symlinks=False)
         else:
-            with _open_checked(self._source, path) as opened:
+            with _open_checked(self._source, PurePosixPath(path)) as opened:
                 if opened.is_directory:
-                    self._directories.append(path)
+                    self._directories.append(PurePosixPath(path))
                     return
-                location, status = opened.location, os.fstat(opened.descriptor)
+                location, status = str(opened.location), os.fstat(opened.descriptor)
         self._reach(location, path)
+        require_few_files(self._source, len(self._files) + 1, self._max_files)
         self._files.append(_listed(path, status))
 
-    def _reach(self, location: Path, path: PurePosixPath) -> None:
+    def _reach(self, location: str, path: str) -> None:
         """Record the path to a location.
 
         Raises:
@@ -149,15 +160,15 @@ class _Walk:
         if first != path:
             raise PathRefusedError(
                 self._source.workspace,
-                str(path),
-                f"{str(first)!r} of the same scan leads to the same location, so its rows would be read twice; "
+                path,
+                f"{first!r} of the same scan leads to the same location, so its rows would be read twice; "
                 "scan only one of the paths",
             )
 
 
-def _listed(path: PurePosixPath, status: os.stat_result) -> ListedFile:
+def _listed(path: str, status: os.stat_result) -> ListedFile:
     is_settled = time.time_ns() - status.st_mtime_ns > _SETTLED_NS
-    return ListedFile(str(path), status.st_size, _version(status), is_settled)
+    return ListedFile(path, status.st_size, _version(status), is_settled)
 
 
 def _version(status: os.stat_result) -> str:

@@ -45,7 +45,7 @@ from engine.errors import (
 )
 from engine.path_patterns import fixed_directory, is_pattern, matches
 from engine.scan_source import ScanSource
-from engine.storage.listed_file import ListedFile
+from engine.storage.listed_file import ListedFile, require_few_files
 
 _CONNECT_SECONDS = 5.0
 _REQUEST_SECONDS = 10.0
@@ -86,7 +86,7 @@ def list_files(source: ScanSource) -> Sequence[ListedFile]:
     Raises:
         PathNotFoundError: If the path does not exist and, interpreted as a pattern, does not match any file.
         PathRefusedError: If the scan may not read the path.
-        UnreadableFileError: If the storage cannot be listed.
+        UnreadableFileError: If the storage cannot be listed, or there are too many files.
     """
     store = _Store(source)
     path = PurePosixPath(source.path)
@@ -127,6 +127,7 @@ class _Store:
     """The storage of a scan."""
 
     def __init__(self, source: ScanSource) -> None:
+        self._source = source
         self.workspace = source.workspace
         root = urlsplit(source.root)
         place = "" if root.scheme == "hdfs" else root.netloc.partition("@")[0]
@@ -196,6 +197,7 @@ class _Store:
                 raise UnreadableFileError(self.workspace, path, "its name is not that of a file; rename the object")
             if not any(name.startswith((".", "_")) for name in names):
                 found.append(_listed(path, info))
+        require_few_files(self._source, len(found))
         return sorted(found, key=attrgetter("path"))
 
     @contextmanager

@@ -301,6 +301,14 @@ def test_two_paths_to_one_file_are_rejected(workspace, name, target):
 # Errors
 
 
+def test_directory_with_too_many_files_is_rejected(workspace):
+    for name in ("a.csv", "b/c.csv", "b/d.csv"):
+        workspace.write(name)
+    assert len(local.list_files(workspace.scan("."), max_files=3)) == 3
+    with pytest.raises(UnreadableFileError, match="there are more than 2 files; scan its directories separately"):
+        local.list_files(workspace.scan("."), max_files=2)
+
+
 def test_file_name_with_line_feed_keeps_the_message_on_one_line(workspace):
     workspace.write(os.fsdecode(b"new\nline\xff.xyz"))
     with pytest.raises(NoReaderError) as raised:

@@ -25,6 +25,7 @@ from gateway.names.path_checks import PathChecks
 from gateway.operations import Operation, Operations
 from gateway.request_pools import RequestPools
 from gateway.scans.planner import ScanPlanner
+from gateway.scans.plannings import Plannings
 from gateway.service import SparkConnectService
 from gateway.sessions.adopter import Adopter
 from gateway.sessions.record_watch import RecordWatch
@@ -133,6 +134,7 @@ class Gateway:
         except OSError:
             await self._storage.run_lease(self._storage.leases.delete, self._replica)
             raise
+        plannings = Plannings(self._drain)
         self._statements = statements = OwnStatements(
             replica=self._replica,
             storage=self._storage,
@@ -143,6 +145,7 @@ class Gateway:
             audit=self._audit,
             pools=self._pools,
             drain=self._drain,
+            plannings=plannings,
             # With impersonation, this process may list directories that the principal may not.
             planner=ScanPlanner(
                 self._workspaces.reads,
@@ -168,6 +171,7 @@ class Gateway:
             audited=self._audited,
             paths=PathChecks(self._workspaces, self._audit, self._pools),
             pools=self._pools,
+            plannings=plannings,
             drain=self._drain,
         )
         # gRPC has a queue of new calls for each registered method. Therefore, a flood of calls of one method does not

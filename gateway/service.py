@@ -92,6 +92,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         paths: The check of the paths in requests.
         audited: The statements whose outcome is recorded in the audit log.
         pools: The threads and the memory for large requests.
+        plannings: The statements whose scans are being planned.
         drain: What the gateway hands over when it stops.
 
     Attributes:
@@ -110,6 +111,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         paths: PathChecks,
         audited: StatementAudit,
         pools: RequestPools,
+        plannings: Plannings,
         drain: Drain,
     ) -> None:
         self._drain = drain
@@ -124,8 +126,8 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         self._paths = paths
         self._plans = PlanDecoder(pools)
         self._pools = pools
-        self._plannings = Plannings(drain)
-        self._resolution = RequestResolver(workspaces, paths, pools, self._plannings)
+        self._plannings = plannings
+        self._resolution = RequestResolver(workspaces, paths, pools, plannings)
         unary: dict[str, Handler] = {
             "AddArtifacts": self._add_artifacts,
             "AnalyzePlan": self._analyze_plan,

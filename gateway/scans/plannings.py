@@ -13,7 +13,7 @@ Guarantees:
 import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql.connect.proto import base_pb2
 
@@ -21,6 +21,7 @@ from gateway.drain import Drain
 from gateway.errors import CanceledError
 from gateway.requests import SessionKey
 
+_Result = TypeVar("_Result")
 _KINDS = base_pb2.InterruptRequest.InterruptType
 
 
@@ -37,7 +38,7 @@ class _Planning:
 
     session: SessionKey
     request: base_pb2.ExecutePlanRequest
-    task: "asyncio.Task[object]"
+    task: "asyncio.Task[Any]"
     is_interrupted: bool = field(default=False)
 
     def matches(self, interrupt: base_pb2.InterruptRequest) -> bool:
@@ -60,8 +61,8 @@ class Plannings:
         self._running: set[_Planning] = set()
 
     async def run(
-        self, session: SessionKey, request: base_pb2.ExecutePlanRequest, work: Coroutine[Any, Any, object]
-    ) -> None:
+        self, session: SessionKey, request: base_pb2.ExecutePlanRequest, work: Coroutine[Any, Any, _Result]
+    ) -> _Result:
         """Plan the scans of a statement.
 
         Args:
@@ -69,15 +70,19 @@ class Plannings:
             request: The request of the statement, without its plan.
             work: The planning.
 
+        Returns:
+            The result of the planning.
+
         Raises:
             CanceledError: If the client interrupts the statement.
             GatewayStoppingError: If the gateway stops.
         """
-        planning = _Planning(session, request, asyncio.create_task(work))
+        task = asyncio.create_task(work)
+        planning = _Planning(session, request, task)
         self._running.add(planning)
         try:
-            with self._drain.handing_over(planning.task.cancel):
-                await planning.task
+            with self._drain.handing_over(task.cancel):
+                return await task
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if not planning.is_interrupted or (current is not None and current.cancelling()):

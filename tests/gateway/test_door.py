@@ -56,6 +56,7 @@ async def door():
         paths=None,
         audited=StatementAudit(Audit(), detached_timeout_seconds=1, log_query_text=False),
         pools=RequestPools(),
+        plannings=None,
         drain=Drain(),
     )
     server = aio.server()

@@ -5,9 +5,11 @@ import os
 import shutil
 import time
 import urllib.request
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import grpc
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -258,3 +260,24 @@ def test_interrupt_ends_the_discovery(spark, folder, busy, way):
         wait_until(lambda: interrupt() or running.done(), "the statement is interrupted", SECONDS)
         with pytest.raises(PySparkException, match="OPERATION_CANCELED"):
             running.result(SECONDS)
+
+
+def test_interrupt_by_operation_id_ends_the_discovery_of_a_new_table(spark, folder, busy):
+    write(folder / "1.json", {"a": 1})
+    request = spark.client._execute_plan_request_with_metadata()
+    request.operation_id = str(uuid.uuid4())
+    request.plan.command.sql_command.input.sql.query = f"create temporary table late as table dfs.`{folder.name}`"
+    stream = spark.client._stub.ExecutePlan(request, metadata=spark.client._builder.metadata())
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(list, stream)
+        ended = []
+
+        def interrupt():
+            ended.extend(spark.interruptOperation(request.operation_id))
+            return running.done()
+
+        wait_until(interrupt, "the statement is interrupted", SECONDS)
+        with pytest.raises(grpc.RpcError, match="OPERATION_CANCELED"):
+            running.result(SECONDS)
+    assert ended == [request.operation_id]
+    assert spark.sql("show temporary tables like 'late'").collect() == []

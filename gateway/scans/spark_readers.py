@@ -55,6 +55,8 @@ _METADATA: Final = "_metadata"
 _REVEALING: Final = (b"_metadata", b"input_file_")
 """Parts of names with which a statement can see which reader reads a file."""
 
+_WRITES: Final = ("write_operation", "write_operation_v2")
+
 _OPTIONS: Final = {
     "recursiveFileLookup": "true",  # no partition columns
     "ignoreCorruptFiles": "false",
@@ -85,14 +87,14 @@ class FileSplit:
 def may_replace_scans(message: Message) -> bool:
     """Return whether Spark may read files of a message's scans.
 
-    This is the case for queries and analyses. A view or a SQL command can use the scan later, when the files have
-    changed. A client could also send a replaced scan back.
+    This is the case for queries, analyses and writes of a DataFrame. A view or a SQL command can use the scan later,
+    when the files have changed. A client could also send a replaced scan back.
     """
     if isinstance(message, base_pb2.Plan):
-        is_query = message.WhichOneof("op_type") == "root"
+        is_used_once = message.WhichOneof("op_type") == "root" or message.command.WhichOneof("command_type") in _WRITES
     else:
-        is_query = isinstance(message, base_pb2.AnalyzePlanRequest)
-    if not is_query:
+        is_used_once = isinstance(message, base_pb2.AnalyzePlanRequest)
+    if not is_used_once:
         return False
     encoded = message.SerializeToString().lower()
     return not any(name in encoded for name in _REVEALING)

@@ -234,11 +234,14 @@ def test_relation_contains_each_file_once(scan):
     assert found.set_op.is_all
 
 
-def test_commands_keep_the_engine():
+def test_other_commands_keep_the_engine():
     query = base_pb2.Plan()
     query.root.read.data_source.format = "lodge"
     assert may_replace_scans(query)
     assert may_replace_scans(base_pb2.AnalyzePlanRequest(explain=base_pb2.AnalyzePlanRequest.Explain(plan=query)))
+    written = base_pb2.Plan()
+    written.command.write_operation.input.CopyFrom(query.root)
+    assert may_replace_scans(written)
     command = base_pb2.Plan()
     command.command.create_dataframe_view.input.CopyFrom(query.root)
     assert not may_replace_scans(command)

@@ -70,7 +70,7 @@ class GatewayConfig:
     max_message_bytes: int = 128 * 1024 * 1024
     max_plan_bytes: int = 64 * 1024 * 1024
     log_query_text: bool = False
-    spark_readers: bool = False
+    spark_readers: bool = True
     limits: Limits = field(default_factory=Limits)
     admission: AdmissionLimits = field(default_factory=AdmissionLimits)
     detached_timeout_seconds: float = 300.0

@@ -363,8 +363,8 @@ class ServeSettings(ReapSettings):
         False, description="Include the text of statements in the log and in the audit log. Default: no."
     )
     spark_readers: bool = Field(
-        False,
-        description="Let Spark's own reader read raw Parquet files whose schema does not drift. Default: no.",
+        True,
+        description="Let Spark's own reader read raw Parquet files whose schema does not drift. Default: yes.",
     )
     max_message_bytes: MessageSize = Field(
         ByteSize(128 * _MIB),

@@ -171,7 +171,7 @@ def main() -> None:
         sys.exit(f"No directory has a name with any of these words: {', '.join(arguments.only)}.")
     with tempfile.TemporaryDirectory(prefix="lodge-bench-") as temporary:
         directory = Path(temporary)
-        with embedded_spark("4g") as spark, run_gateway(spark.address, directory, "--spark-readers") as gateway:
+        with embedded_spark("4g") as spark, run_gateway(spark.address, directory) as gateway:
             sessions = connect(spark.address), connect(gateway.address)
             print(HEADER, "|---" * HEADER.count(" |") + "|", sep="\n", flush=True)
             for one in chosen:

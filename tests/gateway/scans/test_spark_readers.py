@@ -54,7 +54,7 @@ OTHERS = {
 
 @pytest.fixture(scope="module")
 def lodge(start_lodge, spark_server):
-    gateway = start_lodge("--spark-readers", backend=spark_server)
+    gateway = start_lodge(backend=spark_server)
     yield gateway
     gateway.stop()
 

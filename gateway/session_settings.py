@@ -43,15 +43,15 @@ class SessionSettings:
         dialect: How Spark parses names and strings in SQL text.
         time_zone: The time zone in which strings are converted to timestamps.
         store_format: The storage format of new tables without a ``USING`` clause.
-        has_parquet_metadata: Whether Parquet files that Spark reads have the columns ``_metadata``. They are missing in
-            the second version of Spark's readers.
+        first_readers: The formats that Spark reads with the first version of its readers. The columns ``_metadata`` are
+            missing in the second version.
     """
 
     is_case_sensitive: bool = False
     dialect: Dialect = DEFAULT_DIALECT
     time_zone: str = "UTC"
     store_format: str = "parquet"
-    has_parquet_metadata: bool = True
+    first_readers: frozenset[str] = frozenset({"orc", "parquet"})
 
     @classmethod
     def from_values(cls, values: Mapping[str, str]) -> "SessionSettings":
@@ -67,7 +67,7 @@ class SessionSettings:
             ),
             time_zone=values[_TIME_ZONE],
             store_format=values[_STORE_FORMAT].strip().strip("'\"`").lower(),
-            has_parquet_metadata="parquet" in map(str.strip, values[_FIRST_READERS].lower().split(",")),
+            first_readers=frozenset(map(str.strip, values[_FIRST_READERS].lower().split(","))),
         )
 
     def comparable_name(self, name: str) -> str:

@@ -364,7 +364,7 @@ class ServeSettings(ReapSettings):
     )
     spark_readers: bool = Field(
         True,
-        description="Let Spark's own reader read raw Parquet files whose schema does not drift. Default: yes.",
+        description="Let Spark's own readers read raw Parquet and ORC files whose schema does not drift. Default: yes.",
     )
     max_message_bytes: MessageSize = Field(
         ByteSize(128 * _MIB),

@@ -75,8 +75,8 @@ class PlanResolver(NameLookup):
         """
         if self.scans is None:
             return ()
-        may_replace = self.settings.has_parquet_metadata and may_replace_scans(message)
-        return await self.scans.plan(find_scans(message), may_replace=may_replace)
+        spark_formats = self.settings.first_readers if may_replace_scans(message) else ()
+        return await self.scans.plan(find_scans(message), spark_formats)
 
 
 class _PlanResolution:

@@ -19,8 +19,9 @@ Source: [architecture "Gateway"], [scan-schema-tracker "Subsequent Readers and S
 """
 
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 from pyspark.sql.connect.proto import relations_pb2
@@ -47,7 +48,7 @@ from gateway.scans.schema_cache import Examination
 from gateway.scans.spark_readers import FileSplit, build_relation, split_files
 from workspace.identifiers import Principal
 from workspace.schema_segments import SchemaSegments
-from workspace.workspaces import Workspaces
+from workspace.workspaces import Workspace, Workspaces
 
 Relation = relations_pb2.Relation
 
@@ -87,14 +88,14 @@ class ScanPlanner:
         self._engines = EngineDelivery(reads)
 
     async def plan(
-        self, scans: Iterable[Relation], session: "SessionScans", *, may_replace: bool = False
+        self, scans: Iterable[Relation], session: "SessionScans", spark_formats: Collection[str] = ()
     ) -> Sequence[ScanSummary]:
         """Add the files and the schema to scans, in place.
 
         Args:
             scans: The relations of the scans.
             session: The session of the client.
-            may_replace: Whether a relation may be replaced by one that Spark's own reader reads.
+            spark_formats: The formats of the files that Spark's own readers may read.
 
         Returns:
             What is known about the scans of the gateway's workspaces.
@@ -112,12 +113,12 @@ class ScanPlanner:
             if not is_of_gateway(source.options, session.workspaces):
                 continue
             if self._lists_files and not source.schema:
-                summaries.append(await self._plan(scan, session, may_replace=may_replace))
+                summaries.append(await self._plan(scan, session, spark_formats))
             else:
                 summaries.append(summarize_unplanned(ScanSource.from_options(source.options), source.schema))
         return summaries
 
-    async def _plan(self, relation: Relation, session: "SessionScans", *, may_replace: bool) -> ScanSummary:
+    async def _plan(self, relation: Relation, session: "SessionScans", spark_formats: Collection[str]) -> ScanSummary:
         source = relation.read.data_source
         options = dict(source.options)
         try:
@@ -128,9 +129,10 @@ class ScanPlanner:
                 planned = await self._reads.run_or_abandon(_merge, scan, files, sampled, schemas)
                 uses_spark = self._spark_readers if scan.options.spark_readers is None else scan.options.spark_readers
                 split = None
-                if may_replace and uses_spark:
-                    access = (session.workspaces, scan, planned.columns, files, schemas)
-                    split = await self._reads.run_or_abandon(_split, *access)
+                if spark_formats and uses_spark:
+                    choose = partial(split_files, scan, planned.columns, files, schemas, spark_formats)
+                    workspace = session.workspaces.by_name[scan.source.workspace]
+                    split = await self._reads.run_or_abandon(_with_access, workspace, choose)
             except FileConflictError as conflict:
                 raise conflict.at(await find_place(session.backend, options, conflict)) from None
         except EngineError as error:
@@ -179,12 +181,12 @@ class SessionScans:
     backend: BackendSession
     workspaces: Workspaces
 
-    async def plan(self, scans: Iterable[Relation], *, may_replace: bool = False) -> Sequence[ScanSummary]:
+    async def plan(self, scans: Iterable[Relation], spark_formats: Collection[str] = ()) -> Sequence[ScanSummary]:
         """Add the files and the schema to scans, in place.
 
         Args:
             scans: The relations of the scans.
-            may_replace: Whether a relation may be replaced by one that Spark's own reader reads.
+            spark_formats: The formats of the files that Spark's own readers may read.
 
         Returns:
             What is known about the scans of the gateway's workspaces.
@@ -192,7 +194,7 @@ class SessionScans:
         Raises:
             GatewayError: If a file cannot be listed or examined, or the schemas of two files conflict.
         """
-        return await self.planner.plan(scans, self, may_replace=may_replace)
+        return await self.planner.plan(scans, self, spark_formats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,15 +225,9 @@ def _merge(
     return _Planned(schema, to_spark_schema(schema).json(), pack_files(files))
 
 
-def _split(
-    workspaces: Workspaces,
-    scan: FileScan,
-    columns: TupleSchema,
-    files: Sequence[ListedFile],
-    schemas: Sequence[bytes],
-) -> FileSplit | None:
-    with file_systems.access(workspaces.by_name[scan.source.workspace]):
-        return split_files(scan, columns, files, schemas)
+def _with_access(workspace: Workspace, split: Callable[[], FileSplit | None]) -> FileSplit | None:
+    with file_systems.access(workspace):
+        return split()
 
 
 def _replace(relation: Relation, split: FileSplit, workspace: str, planned: _Planned) -> None:

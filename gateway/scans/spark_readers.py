@@ -1,18 +1,19 @@
 """Decides which files of a planned scan Spark reads with its own reader, and builds the relation that does so.
 
-Spark's vectorised Parquet reader is faster than a Python data source, and Spark pushes projections, filters and
-aggregates down to it. It reads a file only if the result is the same as that of the engine.
+Spark's vectorised readers of Parquet and ORC are faster than a Python data source, and Spark pushes projections,
+filters and aggregates down to them. They read a file only if the result is the same as that of the engine.
 
 Guarantees:
 
 1. Spark reads a file only if its schema was examined, all columns that the statement needs are marked
-   (:mod:`engine.readers.columnar.spark_parquet`), and each of them has the type and the spelling of the scan's schema,
+   (:mod:`engine.readers.columnar.spark_marks`), and each of them has the type and the spelling of the scan's schema,
    or does not exist in the file.
 2. Spark reads only files that nobody but the owner of the workspace can replace
    (:mod:`engine.storage.protected_files`), and whose paths Spark does not interpret as a pattern or as hidden.
 3. If Spark lists a file with another size or modification time than the gateway, the statement fails. The check is a
    filter on the columns ``_metadata`` of Spark.
 4. A plan contains at most ``MAX_FILES`` paths. The engine reads the files of larger scans.
+5. If a scan has files of several formats, Spark reads the files of only one of them.
 
 Not guaranteed:
 
@@ -22,7 +23,7 @@ Not guaranteed:
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,7 +34,8 @@ from pyspark.sql.connect.proto import base_pb2, expressions_pb2, relations_pb2
 
 from engine.discovery import decode_schema
 from engine.file_scan import FileScan
-from engine.readers.columnar.spark_parquet import is_marked
+from engine.readers.columnar import spark_orc, spark_parquet
+from engine.readers.columnar.spark_marks import is_marked
 from engine.schema import TupleSchema, fold_case, is_implicit
 from engine.storage.listed_file import ListedFile
 from engine.storage.protected_files import ProtectedFiles
@@ -47,8 +49,9 @@ MIN_FILE_BYTES: Final = 1024 * 1024
 FEW_FILES: Final = 32
 """The number of paths above which Spark lists them in a job. The engine then reads small files faster."""
 
-_FORMAT: Final = "parquet"
-_SUFFIX: Final = ".parquet"
+FORMATS: Final = (spark_parquet.FORMAT, spark_orc.FORMAT)
+"""The formats that Spark reads. The suffix of a file is the name of its format."""
+
 _PLAIN_PATH: Final = re.compile(r"[0-9A-Za-z_./=-]+")
 _IGNORED_NAMES: Final = re.compile(r"[._]")
 _METADATA: Final = "_metadata"
@@ -74,11 +77,13 @@ class FileSplit:
     """The files of a scan by reader.
 
     Attributes:
+        format: The format of the files that Spark reads.
         root: The real path of the workspace.
         of_spark: The files that Spark reads.
         of_engine: The files that the engine reads.
     """
 
+    format: str
     root: str
     of_spark: Sequence[ListedFile]
     of_engine: Sequence[ListedFile]
@@ -101,7 +106,11 @@ def may_replace_scans(message: Message) -> bool:
 
 
 def split_files(
-    scan: FileScan, selected: TupleSchema, files: Sequence[ListedFile], schemas: Sequence[bytes]
+    scan: FileScan,
+    selected: TupleSchema,
+    files: Sequence[ListedFile],
+    schemas: Sequence[bytes],
+    formats: Collection[str] = FORMATS,
 ) -> FileSplit | None:
     """Return the files that Spark and the engine read. None if the engine reads all files.
 
@@ -110,15 +119,17 @@ def split_files(
         selected: The columns that the statement needs.
         files: All files of the scan.
         schemas: The encoded schemas of the files.
+        formats: The formats that Spark may read.
     """
-    is_possible = not scan.source.is_remote and scan.options.format in (None, _FORMAT) and len(schemas) == len(files)
-    if not is_possible or not _has_spark_columns(selected):
+    format_ = next((one for one in FORMATS if any(file.path.endswith(f".{one}") for file in files)), None)
+    is_possible = not scan.source.is_remote and scan.options.format in (None, format_) and len(schemas) == len(files)
+    if format_ not in formats or format_ is None or not is_possible or not _has_spark_columns(selected):
         return None
-    is_same = {schema: reads_same(selected, decode_schema(schema)) for schema in set(schemas)}
+    is_same = {schema: reads_same(selected, decode_schema(schema), format_) for schema in set(schemas)}
     eligible = [
         file
         for file, schema in zip(files, schemas, strict=True)
-        if is_same[schema] and file.is_settled and _has_plain_name(file)
+        if is_same[schema] and file.is_settled and _has_plain_name(file, format_)
     ]
     if len(eligible) < len(files) or len(files) > FEW_FILES:
         eligible = [file for file in eligible if file.size_bytes >= MIN_FILE_BYTES]
@@ -130,20 +141,21 @@ def split_files(
     of_spark = [file for file in eligible if protected.contains(file)]
     chosen = {file.path for file in of_spark}
     of_engine = [file for file in files if file.path not in chosen]
-    return FileSplit(str(protected.root), of_spark, of_engine) if of_spark else None
+    return FileSplit(format_, str(protected.root), of_spark, of_engine) if of_spark else None
 
 
-def reads_same(selected: TupleSchema, file: TupleSchema) -> bool:
+def reads_same(selected: TupleSchema, file: TupleSchema, format_: str) -> bool:
     """Return whether Spark's reader returns the same values as the engine.
 
     Args:
         selected: The columns that the statement needs, with their types in the scan.
         file: The schema of the file.
+        format_: The format of the file.
     """
     for column in selected:
         found = file.find(column.name)
         if found is not None and not (
-            found.name == column.name and found.type.equals(column.type) and is_marked(found.metadata)
+            found.name == column.name and found.type.equals(column.type) and is_marked(found.metadata, format_)
         ):
             return False
     return True
@@ -168,7 +180,7 @@ def build_relation(
     checked = projected.project.input.filter
     checked.condition.CopyFrom(_unchanged(split, workspace))
     source = checked.input.read.data_source
-    source.format = _FORMAT
+    source.format = split.format
     source.schema = schema
     source.paths.extend(f"file:{split.root}/{file.path}" for file in split.of_spark)
     source.options.update(_OPTIONS)
@@ -195,11 +207,11 @@ def _has_spark_type(type_: pa.DataType) -> bool:
     )
 
 
-def _has_plain_name(file: ListedFile) -> bool:
+def _has_plain_name(file: ListedFile, format_: str) -> bool:
     """Return whether Spark opens the file under exactly this path."""
     name = file.path.rpartition("/")[2]
     is_plain = _PLAIN_PATH.fullmatch(file.path) is not None and _IGNORED_NAMES.match(name) is None
-    return is_plain and name.endswith(_SUFFIX)
+    return is_plain and name.endswith(f".{format_}")
 
 
 def _unchanged(split: FileSplit, workspace: str) -> expressions_pb2.Expression:

@@ -1,6 +1,5 @@
 """The columns of a Parquet file that Spark's own reader reads as the engine does.
 
-Discovery marks these columns in the schema of the file. A gateway can therefore decide without the file who reads it.
 The same type of a scan can come from several types of Parquet, of which Spark reads only some to the same values. For
 example, Spark refuses timestamps in nanoseconds, and converts old dates if a file says that a legacy calendar wrote it.
 
@@ -10,10 +9,10 @@ Only columns outside of structs, lists and maps are marked.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from engine.readers.columnar.spark_marks import mark
 from engine.schema import TupleSchema
 
-SPARK_READS: Final = {b"lodge.spark": b"parquet"}
-"""The metadata of a marked column."""
+FORMAT: Final = "parquet"
 
 _LEGACY_CALENDAR = b"org.apache.spark.legacyDateTime"
 _SPARK_VERSION = b"org.apache.spark.version"
@@ -59,12 +58,7 @@ def mark_columns(schema: TupleSchema, metadata: Any) -> TupleSchema:
         for leaf in leaves
         if "." not in leaf.path and leaf.max_repetition_level == 0 and _is_plain(leaf, written)
     }
-    return TupleSchema(one.with_metadata(SPARK_READS) if one.name in marked else one for one in schema)
-
-
-def is_marked(metadata: Mapping[bytes, bytes] | None) -> bool:
-    """Return whether the metadata of a column contains the mark."""
-    return all((metadata or {}).get(key) == value for key, value in SPARK_READS.items())
+    return TupleSchema(mark(one, FORMAT) if one.name in marked else one for one in schema)
 
 
 def _is_plain(leaf: Any, written: Mapping[bytes, bytes]) -> bool:

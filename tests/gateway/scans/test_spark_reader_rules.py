@@ -2,18 +2,20 @@
 
 import os
 from dataclasses import replace
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
 from engine.discovery import encode_schema
 from engine.file_scan import FileScan
-from engine.readers.columnar.spark_parquet import is_marked
+from engine.readers.columnar.spark_marks import is_marked
 from engine.storage.protected_files import ProtectedFiles
 from gateway.scans import spark_readers
-from gateway.scans.spark_readers import MIN_FILE_BYTES, build_relation, may_replace_scans, split_files
+from gateway.scans.spark_readers import FORMATS, MIN_FILE_BYTES, build_relation, may_replace_scans, split_files
 
 NUMBERS = pa.table({"a": [1, 2]})
 DAYS = pa.table({"a": pa.array([1], pa.date32())})
@@ -33,7 +35,7 @@ class Scan:
         os.utime(path, (1_700_000_000, 1_700_000_000))
         return path
 
-    def split(self, columns=None, **options):
+    def split(self, columns=None, formats=FORMATS, **options):
         given = {"workspace": "dfs", "root": str(self.root), "path": ".", **options}
         scan = FileScan.from_options(given)
         if columns is not None:
@@ -41,7 +43,7 @@ class Scan:
         files = scan.list_files()
         schemas = [encode_schema(scan.examine(scan.open_later(file))) for file in files]
         selected = scan.select_columns(scan.merge(files, schemas), files)
-        return split_files(scan, selected, files, schemas)
+        return split_files(scan, selected, files, schemas, formats)
 
     def names(self, columns=None, **options):
         found = self.split(columns, **options)
@@ -156,8 +158,8 @@ def test_marks_do_not_reach_the_schema_of_the_scan(scan):
     scan.write("a.parquet", NUMBERS)
     source = FileScan.from_options({"workspace": "dfs", "root": str(scan.root), "path": "."})
     (file,) = source.list_files()
-    assert is_marked(source.examine(source.open_later(file)).find("a").metadata)
-    assert not is_marked(source.discover().find("a").metadata)
+    assert is_marked(source.examine(source.open_later(file)).find("a").metadata, "parquet")
+    assert not is_marked(source.discover().find("a").metadata, "parquet")
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o757])
@@ -248,3 +250,61 @@ def test_other_commands_keep_the_engine():
     assert not may_replace_scans(query.root)
     query.root.sql.query = "select INPUT_FILE_NAME() from x"
     assert not may_replace_scans(query)
+
+
+ORC_COLUMNS = {
+    "flag": pa.array([True]),
+    "tiny": pa.array([1], pa.int8()),
+    "number": pa.array([1], pa.int32()),
+    "real": pa.array([1.5], pa.float32()),
+    "text": pa.array(["a"]),
+    "bytes": pa.array([b"a"]),
+    "decimal": pa.array([Decimal("1.25")]),
+}
+
+
+def write_orc(scan, name, columns):
+    path = scan.root / name
+    orc.write_table(pa.table(columns), path)
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+
+
+def test_orc_columns_of_simple_types(scan):
+    write_orc(scan, "a.orc", ORC_COLUMNS)
+    write_orc(scan, "b.orc", {"more": pa.array([1])})
+    assert scan.names() == [["a.orc", "b.orc"], []]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1], pa.timestamp("us")),
+        pa.array([1], pa.timestamp("us", "UTC")),
+        pa.array([1], pa.date32()),  # pyarrow does not write the calendar
+        pa.array([[1]]),
+        pa.array([{"x": 1}]),
+    ],
+)
+def test_other_orc_columns(scan, column):
+    write_orc(scan, "a.orc", {**ORC_COLUMNS, "other": column})
+    assert scan.names() is None
+    assert scan.names({"number", "text"}) == [["a.orc"], []]
+
+
+def test_orc_files_of_old_hive_have_no_names(scan):
+    write_orc(scan, "a.orc", {"_col0": pa.array([1]), "_col1": pa.array(["a"])})
+    assert scan.names() is None
+    write_orc(scan, "a.orc", {"_col0": pa.array([1]), "b": pa.array(["a"])})
+    assert scan.names() == [["a.orc"], []]
+
+
+def test_spark_reads_one_format_of_a_scan(scan):
+    write_orc(scan, "a.orc", {"a": pa.array(range(2_000_000))})
+    scan.write("b.parquet", LARGE)
+    assert scan.names() == [["b.parquet"], ["a.orc"]]
+
+
+def test_only_formats_of_the_first_readers(scan):
+    write_orc(scan, "a.orc", ORC_COLUMNS)
+    assert scan.split(formats=("orc",)) is not None
+    assert scan.split(formats=("parquet",)) is None

@@ -7,6 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 from pyspark.errors import PySparkException
 
 pytestmark = pytest.mark.slow
@@ -84,7 +85,7 @@ def plan_of(spark, text):
 
 def readers(spark, text):
     plan = plan_of(spark, text)
-    return {name for name, sign in (("spark", "FileScan parquet"), ("engine", "BatchScan lodge")) if sign in plan}
+    return {name for name, sign in (("spark", "FileScan"), ("engine", "BatchScan lodge")) if sign in plan}
 
 
 def rows(spark, text):
@@ -209,6 +210,54 @@ def test_names_that_spark_interprets_are_read_by_engine(spark, folder):
         write(folder / name, {"n": COLUMNS["number"]})
         assert assert_same(spark, folder, "n") == {"engine"}
         (folder / name).unlink()
+
+
+ORC_COLUMNS = {
+    name: COLUMNS[name]
+    for name in ("flag", "tiny", "number", "big", "real", "double", "text", "bytes", "decimal", "large_decimal")
+}
+"""Columns of an ORC file that Spark's own reader reads, by name."""
+
+
+def write_orc(path, columns):
+    orc.write_table(pa.table(columns), path)
+    age(path)
+
+
+def test_spark_reads_orc_with_added_and_missing_columns(spark, folder):
+    write_orc(folder / "a.orc", ORC_COLUMNS)
+    write_orc(folder / "b.orc", {"more": COLUMNS["text"], **dict(reversed(ORC_COLUMNS.items()))})
+    write_orc(folder / "c.orc", {"number": COLUMNS["number"]})
+    assert assert_same(spark, folder) == {"spark"}
+    assert assert_same(spark, folder, "more, tiny", "where big < 0 or double > 0") == {"spark"}
+
+
+def test_engine_reads_timestamps_of_orc(spark, folder):
+    write_orc(folder / "a.orc", {**ORC_COLUMNS, "time": pa.array([datetime(2026, 1, 1, 1)] * ROWS)})
+    assert assert_same(spark, folder) == {"engine"}
+    assert assert_same(spark, folder, "number, text") == {"spark"}
+
+
+def test_orc_files_of_spark(spark, folder):
+    columns = ["id", "current_timestamp() as now", "cast(id as string) as text", "interval '1' day as one"]
+    columns += ["cast(id as decimal(20, 3)) as number", "date '2026-02-28' as day", "date '1500-02-28' as old"]
+    spark.range(100).selectExpr(*columns).coalesce(1).write.mode("overwrite").orc(str(folder))
+    for path in folder.glob("*.orc"):
+        age(path)
+    assert assert_same(spark, folder, "id, text, number") == {"spark"}
+    for name in ("now", "one", "day"):
+        assert assert_same(spark, folder, name) == {"engine"}
+    with pytest.raises(PySparkException, match="it has dates of the Julian calendar, before 1582-10-15") as raised:
+        spark.sql(f"select old from dfs.`{folder.name}`").collect()
+    assert raised.value.getCondition() == "LODGE_MALFORMED_FILE"
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_settings_do_not_change_orc(spark, folder, value):
+    write_orc(folder / "a.orc", ORC_COLUMNS)
+    for setting in ("caseSensitive", "ansi.enabled", "orc.enableVectorizedReader", "orc.filterPushdown"):
+        spark.conf.set(f"spark.sql.{setting}", value)
+    assert assert_same(spark, folder, where="where number > 10") == {"spark"}
 
 
 def test_columns_of_partitions_are_read_by_engine(spark, folder):

@@ -34,7 +34,7 @@ test-slow: setup ## Run only the slow tests
 test-cluster: programs-if-go ## Install the chart with its images on real nodes, upgrade it, and lose nodes (needs root and Go)
 	@$(BIN)/python -m pytest -s -m installation tests/installation
 
-test-all: programs-if-go ## Run the checks and all tests, about 45 minutes after the first time
+test-all: programs-if-go ## Run the checks and all tests, about an hour after the first time
 	@$(MAKE) --no-print-directory test test-slow test-cluster
 
 .PHONY: programs-if-go

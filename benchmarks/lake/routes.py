@@ -13,6 +13,8 @@ from benchmarks.lake.directories import Directory
 Query = Sequence[str]
 """The columns to read. Empty for all columns."""
 
+DUCKDB_SETTINGS = {"autoinstall_known_extensions": "false", "memory_limit": "8GB"}
+
 
 def spark_frame(session: SparkSession, directory: Directory, folder: Path) -> DataFrame:
     return session.read.format(directory.format).options(**directory.spark_options).load(str(folder))
@@ -46,7 +48,7 @@ def read_with_duckdb(directory: Directory, folder: Path, query: Query) -> None:
         "json": f"read_json('{pattern}', format = 'newline_delimited', union_by_name = true)",
         "parquet": f"read_parquet('{pattern}', union_by_name = true)",
     }[directory.format]
-    with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
+    with duckdb.connect(config=DUCKDB_SETTINGS) as connection:
         for _ in connection.sql(f"select {', '.join(query) or '*'} from {function}").to_arrow_reader(65_536):
             pass
 
@@ -65,5 +67,7 @@ def read_with_polars(directory: Directory, folder: Path, query: Query) -> None:
 
 PEERS: dict[str, Callable[[Directory, Path, Query], None]] = {"DuckDB": read_with_duckdb, "Polars": read_with_polars}
 """Programs in this process. They run for information."""
+
+PEER_ERRORS = (duckdb.Error, pl.exceptions.PolarsError)
 
 READABLE_BY_PEERS = ("csv", "json", "parquet")

@@ -217,7 +217,7 @@ class ObjectParser:
         before = self._plan.known
         for start, end in _pieces(data):
             piece = data[start:end]
-            if self._parse_with_plan(piece) is not None:
+            if self._plan.known.num_fields and self._parse_with_plan(piece) is not None:
                 continue
             table = _parse_with_arrow(piece, None, "infer")
             if table is None or may_have_rounded(table, piece) or self._may_hide_integers(table.schema):

@@ -29,10 +29,14 @@ def add_scans_to_rows(answer: Response, scans: Sequence[ScanSummary]) -> Respons
     """Return the answer to the statement ``EXPLAIN`` with a text about its scans.
 
     Args:
-        answer: The answer of Spark, a table with one row and the column ``plan``.
+        answer: The answer of Spark, a table with one row and the column ``plan``. If Spark has stored a long answer
+            instead of sending it, it is returned unchanged.
         scans: The scans.
     """
-    data = answer.sql_command_result.relation.local_relation.data
+    relation = answer.sql_command_result.relation
+    if not relation.HasField("local_relation"):
+        return answer
+    data = relation.local_relation.data
     with pa.ipc.open_stream(data) as reader:
         (plan,) = reader.read_all()[_PLAN_COLUMN].to_pylist()
     return build_row_response({_PLAN_COLUMN: plan + describe_scans(scans)})

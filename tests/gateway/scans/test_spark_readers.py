@@ -289,6 +289,21 @@ def test_files_that_others_can_replace_are_read_by_engine(spark, folder):
     assert assert_same(spark, folder, "a") == {"engine"}
 
 
+def test_damaged_rows_are_an_error_of_spark(spark, folder):
+    path = folder / "a.parquet"
+    pq.write_table(pa.table({"a": COLUMNS["text"]}), path, compression="none", use_dictionary=False)
+    start = pq.ParquetFile(path).metadata.row_group(0).column(0).data_page_offset
+    content = bytearray(path.read_bytes())
+    content[start : start + 8] = b"\xff" * 8
+    path.write_bytes(content)
+    age(path)
+    with pytest.raises(PySparkException, match=r"a\.parquet") as raised:
+        spark.sql(f"select a from dfs.`{folder.name}`").collect()
+    assert raised.value.getCondition().startswith("FAILED_READ_FILE")
+    with pytest.raises(PySparkException, match=r"a\.parquet' in workspace 'dfs', row group 1"):
+        spark.sql(f"select a from dfs.`{folder.name}` {OFF}").collect()
+
+
 def test_changed_file_of_a_data_frame_is_an_error_or_new_rows(spark, folder):
     """Each execution lists the files again, so a DataFrame shows the new rows."""
     write(folder / "a.parquet", {"a": COLUMNS["number"]})

@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup prerequisites demo test test-all test-slow test-cluster coverage check format lock bench-engine bench-gateway bench-temp-tables bench-reaper bench-replicas drift-table format-docs chart-docs cluster cluster-down cluster-programs images soak clean
+.PHONY: help setup prerequisites demo test test-all test-slow test-cluster coverage check format lock bench-engine bench-lake bench-gateway bench-temp-tables bench-reaper bench-replicas drift-table format-docs chart-docs cluster cluster-down cluster-programs images soak clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -34,7 +34,7 @@ test-slow: setup ## Run only the slow tests
 test-cluster: programs-if-go ## Install the chart with its images on real nodes, upgrade it, and lose nodes (needs root and Go)
 	@$(BIN)/python -m pytest -s -m installation tests/installation
 
-test-all: programs-if-go ## Run the checks and all tests, about 45 minutes after the first time
+test-all: programs-if-go ## Run the checks and all tests, about an hour after the first time
 	@$(MAKE) --no-print-directory test test-slow test-cluster
 
 .PHONY: programs-if-go
@@ -62,6 +62,9 @@ lock: setup ## Update constraints.txt from pyproject.toml
 
 bench-engine: setup ## Compare scans of files with other readers
 	@$(BIN)/python benchmarks/scans.py
+
+bench-lake: setup ## Compare scans of large directories through Lodge with Spark's own readers
+	@$(BIN)/python -m benchmarks.lake
 
 bench-gateway: setup ## Compare Spark Connect through Lodge with Spark alone, and with TLS and JWT
 	@$(BIN)/python benchmarks/pass_through.py
@@ -97,8 +100,9 @@ cluster-programs: setup ## Build the programs of the test cluster (needs Go)
 images: setup ## Build the container images without Docker into build/images (OPTIONS=--help)
 	@$(BIN)/python -m images $(OPTIONS)
 
-soak: setup ## Simulate histories (SEEDS=100000, or one: SEED=123), attack a gateway (MINUTES=5), break processes (ROUNDS=50), then stop gateways (CYCLES=1000)
+soak: setup ## Simulate histories (SEEDS=100000, or one: SEED=123), scan random directories (DIRECTORIES=10000), attack a gateway (MINUTES=5), break processes (ROUNDS=50), then stop gateways (CYCLES=1000)
 	@$(BIN)/python -m tests.simulation.run $(if $(SEED),--seed $(SEED) --lines 0,--seeds $(or $(SEEDS),100000))
+	@$(if $(SEED),,$(BIN)/python -m tests.drift.random_directories --count $(or $(DIRECTORIES),10000))
 	@$(if $(SEED),,$(BIN)/python -m tests.gateway.fuzz 300)
 	@$(if $(SEED),,$(BIN)/python -m tests.hostile --minutes $(or $(MINUTES),5))
 	@$(if $(SEED),,$(BIN)/python -m tests.chaos --rounds $(or $(ROUNDS),50))

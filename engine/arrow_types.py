@@ -11,6 +11,14 @@ import pyarrow.types as pt
 
 from engine.schema import TupleSchema, is_late
 
+_LISTS = frozenset(
+    one.id
+    for one in (
+        *(pa.list_(pa.null()), pa.large_list(pa.null()), pa.list_(pa.null(), 1)),
+        *(pa.list_view(pa.null()), pa.large_list_view(pa.null())),
+    )
+)
+
 
 def is_text(type_: pa.DataType) -> bool:
     """Return whether the type is a string with 32-bit or 64-bit offsets."""
@@ -24,13 +32,7 @@ def is_bytes(type_: pa.DataType) -> bool:
 
 def is_any_list(type_: pa.DataType) -> bool:
     """Return whether the type is any kind of list: plain, large, fixed-size or a view."""
-    return bool(
-        pt.is_list(type_)
-        or pt.is_large_list(type_)
-        or pt.is_fixed_size_list(type_)
-        or pt.is_list_view(type_)
-        or pt.is_large_list_view(type_)
-    )
+    return type_.id in _LISTS
 
 
 def inner_fields(type_: pa.DataType) -> Sequence[pa.Field]:

@@ -15,6 +15,8 @@
         ├── NoFilesError         LODGE_NO_FILES
         ├── PathRefusedError     LODGE_PATH_REFUSED
         ├── NoReaderError        LODGE_NO_READER
+        ├── PartitionError       LODGE_PARTITION_NAMES
+        ├── FileChangedError     LODGE_FILE_CHANGED
         └── UnreadableFileError  LODGE_UNREADABLE_FILE
 
 :mod:`engine.readers.errors` adds the errors of the formats. ``docs/reference/errors.md`` explains each condition to
@@ -45,6 +47,8 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         "LODGE_MALFORMED_FILE": "22000",
         "LODGE_NO_FILES": "42KD9",
         "LODGE_NO_READER": "0A000",
+        "LODGE_OTHER_ENGINE": "58000",
+        "LODGE_PARTITION_NAMES": "42000",
         "LODGE_PATH_REFUSED": "42501",
         "LODGE_PROJECTION": "42000",
         "LODGE_READER_FAILED": "58000",
@@ -279,6 +283,20 @@ class NoFilesError(FileError):
         )
 
 
+class PartitionError(FileError):
+    """Raised if the directories of a scan do not give each file the same partition columns, or the files have them."""
+
+    condition = "LODGE_PARTITION_NAMES"
+    sql_state = "42000"
+
+    def __init__(self, workspace: str, path: str, problem: str) -> None:
+        super().__init__(
+            workspace,
+            path,
+            f" {problem}. Scan the directories separately, or set the option partitions = false.",
+        )
+
+
 class PathRefusedError(FileError):
     """Raised if a scan is not allowed to read a path.
 
@@ -319,6 +337,25 @@ class NoReaderError(FileError):
             "with only such files. Names that start with '.' or '_' are ignored.",
         )
         self.supported = supported
+
+
+class FileChangedError(FileError):
+    """Raised if a file has changed since it was listed.
+
+    Args:
+        context: The file.
+        change: How the change was noticed.
+    """
+
+    condition = "LODGE_FILE_CHANGED"
+    sql_state = "58030"
+
+    def __init__(self, context: ErrorContext, change: str) -> None:
+        super().__init__(
+            context.workspace,
+            context.path,
+            f" changed while it was scanned: {change}. Run the statement again when no process writes to the file.",
+        )
 
 
 class UnreadableFileError(FileError):

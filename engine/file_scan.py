@@ -16,7 +16,8 @@ Guarantees:
 Sources: [scan-schema-tracker "Subsequent Readers and Schema Changes"], [architecture "Engine"].
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,8 +26,10 @@ from typing import Any, Self
 import pyarrow as pa
 
 from engine.context import ErrorContext
-from engine.errors import NOWHERE, NoFilesError, ScanOptionError, SchemaConflictError
-from engine.files import file_size, list_files, open_file
+from engine.discovery import decode_schema, encode_schema
+from engine.errors import NOWHERE, NoFilesError, PartitionError, ScanOptionError, SchemaConflictError
+from engine.file_list import FILES, unpack_files
+from engine.options import parse_options
 from engine.packing import pack, task_bytes
 from engine.projection.path import quote_name
 from engine.projection.project_list import EVERYTHING, ProjectionList
@@ -35,16 +38,22 @@ from engine.readers.delimited.options import DelimitedOptions
 from engine.readers.registry import reader_format
 from engine.scan.implicit_columns import FileLocation, implicit_field, partition_fields
 from engine.scan.missing_columns import resolve_missing_types
+from engine.scan.partition_columns import find_partition_columns, partition_pairs
+from engine.scan.path_filter import PathFilter, accepting
 from engine.scan.reader import LateTypeFormat, ReaderFormat, SourceFile
 from engine.scan.row_filter import RowFilter
 from engine.scan.scan import Scan, ScanInput, ScanPlan
-from engine.scan_options import ScanOptions, split_options, validate_options
+from engine.scan_options import ScanOptions, split_options
 from engine.scan_source import ScanSource, selected_directory
 from engine.schema import IMPLICIT_MARK, TupleSchema, fold_case, is_implicit
+from engine.schema_tracker.initial_schema import FindImplicitColumn
 from engine.schema_tracker.merging import merge_schemas
+from engine.storage.files import list_files, open_file
+from engine.storage.listed_file import ListedFile
 
 _DISCOVERY_THREADS = 8
-_OPENING_BYTES = 1024 * 1024
+_OPENING_BYTES = 64 * 1024
+_EXAMINING_BYTES = 32 * 1024
 _TYPE_OF_NULLS = pa.string()
 
 
@@ -57,12 +66,14 @@ class FileScan:
         options: The options that do not depend on the format.
         reader_options: The options of the format.
         mentioned: The case-folded names that the statement contains. No other columns are needed. None for all columns.
+        listed: The files of the scan, if they were listed before. None if the scan lists them itself.
     """
 
     source: ScanSource
     options: ScanOptions
     reader_options: Mapping[str, str] = field(default_factory=dict)
     mentioned: frozenset[str] | None = None
+    listed: Sequence[ListedFile] | None = None
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
@@ -72,7 +83,29 @@ class FileScan:
             ScanOptionError: If an option is missing or invalid.
         """
         own, readers = split_options(options)
-        return cls(ScanSource.from_options(options), own, readers, ScanSource.mentioned_in(options))
+        given = {key.lower(): value for key, value in options.items()}
+        listed = unpack_files(given[FILES]) if FILES in given else None
+        return cls(ScanSource.from_options(options), own, readers, ScanSource.mentioned_in(options), listed)
+
+    def list_files(self) -> Sequence[ListedFile]:
+        """Return the files of the scan, sorted by path.
+
+        Raises:
+            NoFilesError: If the path contains no files.
+            EngineError: If a file cannot be listed.
+        """
+        files = self._files()
+        if not files:
+            raise NoFilesError(self.source.workspace, self.source.path)
+        return files
+
+    def sample(self, files: Sequence[ListedFile]) -> Sequence[ListedFile]:
+        """Return the files whose schemas are merged into the schema of the scan."""
+        wanted = {"all": len(files), "sample": self.options.sample_files, "first": 1}[self.options.discovery]
+        if wanted >= len(files):
+            return files
+        step = len(files) / wanted
+        return [files[int(number * step)] for number in range(wanted)]
 
     def discover(self) -> TupleSchema:
         """Return the columns that the statement may need.
@@ -84,34 +117,130 @@ class FileScan:
             SchemaConflictError: If the types of a column have no common type.
             EngineError: If a file cannot be listed or read.
         """
-        files = self._files()
-        if not files:
-            raise NoFilesError(self.source.workspace, self.source.path)
-        sampled = self._sample(files)
+        files = self.list_files()
+        sampled = self.sample(files)
         with ThreadPoolExecutor(_DISCOVERY_THREADS, thread_name_prefix="discovery") as pool:
-            schemas = list(pool.map(self._file_schema, sampled))
+            schemas = [encode_schema(schema) for schema in pool.map(self.examine, map(self.open_later, sampled))]
         try:
-            merged = _merge(sampled, schemas)
-        except SchemaConflictError as conflict:
-            number = next(number for number, file in enumerate(sampled) if file.context == conflict.context)
-            others = _merge(sampled[:number], schemas[:number])
-            raise self._locate(conflict, sampled[number], others) from None
-        directory = selected_directory(self.source.path)
-        locations = [FileLocation.of(file.path, directory) for file in files]
-        return self._select_columns(resolve_missing_types(merged, _TYPE_OF_NULLS), locations)
+            merged = self.merge(sampled, schemas)
+        except FileConflictError as conflict:
+            raise conflict.at(self.find_place(conflict.file, conflict.error.column, conflict.others)) from None
+        return self.select_columns(merged, files)
 
-    def partitions(self) -> Sequence[Sequence[SourceFile]]:
-        """Return the files and splits that each task reads.
+    def examine(self, file: SourceFile) -> TupleSchema:
+        """Return the schema of a file.
+
+        Raises:
+            EngineError: If the file cannot be read.
+        """
+        format_, options = self._format(file)
+        return format_.discover(file, options)
+
+    def merge(self, files: Sequence[ListedFile], schemas: Sequence[bytes]) -> TupleSchema:
+        """Return a schema that can represent the rows of all files. This method opens no file.
+
+        Args:
+            files: The files, in the order of the scan.
+            schemas: The encoded schema of each file.
+
+        Raises:
+            FileConflictError: If the types of a column have no common type.
+        """
+        first: dict[bytes, ListedFile] = {}
+        for file, schema in zip(files, schemas, strict=True):
+            first.setdefault(schema, file)
+        distinct = [(decode_schema(schema), file) for schema, file in first.items()]
+        workspace = self.source.workspace
+        try:
+            merged = merge_schemas((schema, ErrorContext(workspace, file.path)) for schema, file in distinct)
+        except SchemaConflictError as conflict:
+            number = next(number for number, (_, file) in enumerate(distinct) if file.path == conflict.context.path)
+            others = merge_schemas((schema, NOWHERE) for schema, _ in distinct[:number])
+            raise FileConflictError(conflict, distinct[number][1], others) from None
+        return resolve_missing_types(merged, _TYPE_OF_NULLS)
+
+    def find_place(self, file: ListedFile, column: str, others: TupleSchema) -> str:
+        """Return the position in a file at which a column conflicts with other files. This method may read the file.
+
+        Args:
+            file: The file.
+            column: The name of the column.
+            others: The merged schema of the other files.
+
+        Raises:
+            EngineError: If the file cannot be read.
+        """
+        source = self.open_later(file)
+        format_, options = self._format(source)
+        if not isinstance(format_, LateTypeFormat):
+            return "schema"
+        place = format_.find_place(source, options, lambda row: _conflicts(others, row, column))
+        return "" if place is None else place.position
+
+    def discovery_groups(self) -> Iterator[Sequence[int]]:
+        """Group the files for tasks that examine them. Return the numbers of the files of each group."""
+        files = self._files()
+        target_bytes = task_bytes(sum(file.size_bytes for file in files))
+        sizes = ((number, min(file.size_bytes, target_bytes)) for number, file in enumerate(files))
+        return pack(sizes, target_bytes, _EXAMINING_BYTES)
+
+    def select_columns(self, schema: TupleSchema, files: Sequence[ListedFile]) -> TupleSchema:
+        """Return the columns that the statement contains. Implicit columns are marked as implicit.
+
+        Args:
+            schema: The columns of the files.
+            files: All files of the scan.
+        """
+        directory = selected_directory(self.source.path)
+        partitions = self._partition_columns(file.path for file in files)
+        for one in partitions:
+            if schema.find(one.name) is not None:
+                problem = f"has directories and files with a column {one.name!r}"
+                raise PartitionError(self.source.workspace, self.source.path, problem)
+        if self.mentioned is None:
+            one_of_each = {posixpath.dirname(file.path): file.path for file in files}.values()
+            locations = [FileLocation.of(path, directory) for path in one_of_each]
+            needed, implicit = list(schema), [*partitions, *partition_fields(locations)]
+        else:
+            needed = [one for one in schema if fold_case(one.name) in self.mentioned]
+            implicit = [*partitions]
+            implicit += [one for name in sorted(self.mentioned) if (one := implicit_field(name)) is not None]
+        own = (one.with_metadata(IMPLICIT_MARK) for one in implicit if schema.find(one.name) is None)
+        return TupleSchema([*(one.remove_metadata() for one in needed), *own])
+
+    def open_later(self, file: ListedFile) -> SourceFile:
+        """Return a listed file in the form that readers open."""
+        return SourceFile(self.source.workspace, file.path, file.size_bytes, partial(open_file, self.source, file))
+
+    def partitions(
+        self, schema: TupleSchema | None = None, *, is_declared: bool = False, path_filters: Sequence[PathFilter] = ()
+    ) -> Sequence[Sequence[SourceFile]]:
+        """Return the files and splits that each task reads. Files that the filters exclude are not opened.
+
+        Args:
+            schema: The columns of the scan. None if there are no filters.
+            is_declared: Whether a user has declared the schema.
+            path_filters: The filters of the query. Filters on columns of the table are ignored.
 
         Raises:
             EngineError: If a file cannot be listed or read.
         """
-        files = self._files()
+        listed = self._files()
+        if path_filters:
+            find_implicit = self._find_implicit(
+                schema or TupleSchema(), [file.path for file in listed], is_declared=is_declared
+            )
+            is_accepted = accepting(path_filters, find_implicit)
+            directory = selected_directory(self.source.path)
+            listed = [file for file in listed if is_accepted(FileLocation.of(file.path, directory))]
+        files = [self.open_later(file) for file in listed]
         target_bytes = int(self.options.partition_bytes or task_bytes(sum(file.size_bytes for file in files)))
+        large = [file for file in files if file.size_bytes > target_bytes]
         with ThreadPoolExecutor(_DISCOVERY_THREADS, thread_name_prefix="splits") as pool:
-            of_files = pool.map(lambda file: self._splits(file, target_bytes), files)
-            splits = [one for splits in of_files for one in splits]
-        return list(pack(splits, target_bytes, _OPENING_BYTES))
+            found = pool.map(lambda file: self._splits(file, target_bytes), large)
+            of_large = {file.path: splits for file, splits in zip(large, found, strict=True)}
+        of_files = (of_large.get(file.path) or self._splits(file, target_bytes) for file in files)
+        return list(pack((one for splits in of_files for one in splits), target_bytes, _OPENING_BYTES))
 
     def batches(
         self,
@@ -142,24 +271,10 @@ class FileScan:
             defined=schema,
             provided=schema if is_declared else None,
             row_filters=row_filters,
-            find_implicit=implicit_field if is_declared else partial(_marked_field, schema),
+            find_implicit=self._find_implicit(schema, [file.path for file in files], is_declared=is_declared),
         )
         inputs = [ScanInput(file, partial(self._reader, file)) for file in files]
         return Scan(inputs, plan, ErrorContext(self.source.workspace)).batches()
-
-    def _locate(self, conflict: SchemaConflictError, file: SourceFile, others: TupleSchema) -> SchemaConflictError:
-        """Add the position in the file to a conflict.
-
-        Args:
-            conflict: The conflict between a file and the preceding files.
-            file: The file.
-            others: The merged schema of the preceding files.
-        """
-        format_, options = self._format(file)
-        if not isinstance(format_, LateTypeFormat):
-            return conflict.at("schema")
-        place = format_.find_place(file, options, lambda row: _conflicts(others, row, conflict.column))
-        return conflict if place is None else conflict.at(place.position)
 
     def _check_declared(self, files: Sequence[SourceFile], schema: TupleSchema) -> None:
         """Reject a schema that would make every value null because the option ``header`` is missing.
@@ -185,6 +300,30 @@ class FileScan:
         splits = format_.splits(file, options, target_bytes)
         return [(one, file.size_bytes // len(splits)) for one in splits]
 
+    def _find_implicit(self, schema: TupleSchema, paths: Iterable[str], *, is_declared: bool) -> FindImplicitColumn:
+        """Return a function that finds the columns that come from the paths of files."""
+        if not is_declared:
+            return partial(_marked_field, schema)
+        names = {fold_case(one.name) for one in self._partition_columns(paths)}
+        return lambda name: implicit_field(name) or (schema.find(name) if fold_case(name) in names else None)
+
+    def _partition_columns(self, paths: Iterable[str]) -> Sequence[pa.Field]:
+        """Return the partition columns of files that the statement may need.
+
+        Raises:
+            PartitionError: If the files do not have the same partition columns, and the statement may need one.
+        """
+        found = list(paths)
+        if not self.options.partitions or not any("=" in path for path in found):
+            return []
+        selected = selected_directory(self.source.path)
+        directories = {tuple(FileLocation.of(path, selected).directories) for path in found}
+        names = {fold_case(key) for each in directories for key, _ in partition_pairs(each)}
+        if self.mentioned is not None and names.isdisjoint(self.mentioned):
+            return []
+        columns = find_partition_columns(sorted(directories), self.source.workspace, selected)
+        return [one for one in columns if self.mentioned is None or fold_case(one.name) in self.mentioned]
+
     def _projection(self, schema: TupleSchema, *, is_declared: bool) -> ProjectionList:
         """Return the columns to project.
 
@@ -194,52 +333,44 @@ class FileScan:
             return EVERYTHING
         return ProjectionList.parse(quote_name(one.name) for one in schema)
 
-    def _files(self) -> Sequence[SourceFile]:
-        workspace = self.source.workspace
-        return [
-            SourceFile(workspace, path, file_size(self.source, path), partial(open_file, self.source, path))
-            for path in list_files(self.source, any_suffix=self.options.format is not None)
-        ]
-
-    def _sample(self, files: Sequence[SourceFile]) -> Sequence[SourceFile]:
-        """Return the files whose schemas discovery reads."""
-        wanted = {"all": len(files), "sample": self.options.sample_files, "first": 1}[self.options.discovery]
-        if wanted >= len(files):
-            return files
-        step = len(files) / wanted
-        return [files[int(number * step)] for number in range(wanted)]
-
-    def _select_columns(self, schema: TupleSchema, locations: Sequence[FileLocation]) -> TupleSchema:
-        """Return the columns that the statement contains. Implicit columns are marked as implicit."""
-        if self.mentioned is None:
-            needed, implicit = list(schema), list(partition_fields(locations))
-        else:
-            needed = [one for one in schema if fold_case(one.name) in self.mentioned]
-            implicit = [one for name in sorted(self.mentioned) if (one := implicit_field(name)) is not None]
-        own = (one.with_metadata(IMPLICIT_MARK) for one in implicit if schema.find(one.name) is None)
-        return TupleSchema([*(one.remove_metadata() for one in needed), *own])
+    def _files(self) -> Sequence[ListedFile]:
+        if self.listed is not None:
+            return self.listed
+        return list_files(self.source, any_suffix=self.options.format is not None)
 
     def _format(self, file: SourceFile) -> tuple[ReaderFormat, Any]:
         format_ = reader_format(file, self.options.format)
-        return format_, validate_options(format_.options, self.reader_options)
-
-    def _file_schema(self, file: SourceFile) -> TupleSchema:
-        format_, options = self._format(file)
-        return format_.discover(file, options)
+        return format_, parse_options(format_.options, self.reader_options)
 
     def _reader(self, file: SourceFile) -> Any:
         format_, options = self._format(file)
         return format_.reader(file, options)
 
 
+class FileConflictError(Exception):
+    """Raised if the schema of a file conflicts with the files before it, before its position in the file is known.
+
+    Attributes:
+        error: The conflict.
+        file: The file.
+        others: The merged schema of the files before it.
+    """
+
+    def __init__(self, error: SchemaConflictError, file: ListedFile, others: TupleSchema) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.file = file
+        self.others = others
+
+    def at(self, position: str) -> SchemaConflictError:
+        """Return the conflict with its position in the file. The position may be empty."""
+        return self.error.at(position) if position else self.error
+
+
 def _marked_field(schema: TupleSchema, name: str) -> pa.Field | None:
     """Return the implicit column with a name if the schema marks the column as implicit."""
     field = schema.find(name)
-    return implicit_field(name) if field is not None and is_implicit(field) else None
-
-
-def _merge(files: Sequence[SourceFile], schemas: Sequence[TupleSchema]) -> TupleSchema:
-    return merge_schemas((schema, file.context) for schema, file in zip(schemas, files, strict=True))
+    return (implicit_field(name) or field) if field is not None and is_implicit(field) else None
 
 
 def _conflicts(one: TupleSchema, other: TupleSchema, column: str) -> bool:

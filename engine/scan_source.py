@@ -28,8 +28,28 @@ from engine.suffixes import SUFFIXES, TEXT_DELIMITERS, suffix_of
 FORMAT = "lodge"
 """The name of the data source in Spark."""
 
-SOURCE_OPTIONS = frozenset({"workspace", "root", "path", "excluded", "mentioned"})
-"""The options that identify the files of a scan. All other options configure how the files are read."""
+SOURCE_OPTIONS = frozenset(
+    {
+        "workspace",
+        "root",
+        "path",
+        "excluded",
+        "mentioned",
+        "files",
+        "planned",
+        "task",
+        "conflict_column",
+        "conflict_others",
+        "engine",
+    }
+)
+"""The options that only a gateway may set. All other options configure how the files are read."""
+
+PLANNED = "planned"
+"""The option that says that the gateway discovered the schema of the scan. Otherwise, a user declared it."""
+
+TASK = "task"
+"""The option that selects what a scan returns instead of rows."""
 
 TEXT_SCHEMA = "columns array<string>"
 """The schema of text files without a header, as Spark DDL [scan-framework "Selection List Processing"]."""
@@ -90,7 +110,8 @@ class ScanSource:
 
     Attributes:
         workspace: The name of the workspace for error messages, such as ``dfs``.
-        root: The absolute directory of the workspace. It is the same on the driver and on all executors.
+        root: The absolute directory of the workspace, or its URI in an object store or HDFS, without credentials. It is
+            the same on the driver and on all executors.
         path: The file, directory or pattern, relative to ``root``. ``.`` is the root itself.
         excluded: Absolute directories that the scan may not read through any path. They are skipped when a directory is
             listed, and raise an error if a path names them. If the root itself is inside an excluded directory, the
@@ -108,8 +129,13 @@ class ScanSource:
 
     def __post_init__(self) -> None:
         for option, directory in (("root", self.root), *(("excluded", each) for each in self.excluded)):
-            if not PurePosixPath(directory).is_absolute():
+            if not PurePosixPath(directory).is_absolute() and not (option == "root" and self.is_remote):
                 raise ScanOptionError(option, "must be an absolute directory")
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the workspace is in an object store or HDFS."""
+        return "://" in self.root
 
     def to_options(
         self, *, reader: Mapping[str, str] = MappingProxyType({}), mentioned: frozenset[str] | None = None

@@ -29,9 +29,12 @@ from engine.arrow_types import inner_fields
 from engine.error_report import reported_errors
 from engine.errors import ColumnError
 from engine.file_scan import FileScan
+from engine.fingerprint import ENGINE, require_engine
+from engine.scan.path_filter import IS_NOT_NULL, IS_NULL, PathFilter
 from engine.scan.row_filter import RowFilter
-from engine.scan_source import FORMAT
+from engine.scan_source import FORMAT, PLANNED, TASK
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
+from engine.spark_discovery import discovery_reader
 
 _SPARK_TIME_ZONE = "UTC"
 """The time zone of all timestamps that Spark accepts."""
@@ -53,6 +56,18 @@ _OPERATORS: Mapping[type[datasource.Filter], str] = MappingProxyType(
     }
 )
 
+_TEXT_OPERATORS: Mapping[type[datasource.Filter], str] = MappingProxyType(
+    {
+        datasource.StringStartsWith: "starts with",
+        datasource.StringEndsWith: "ends with",
+        datasource.StringContains: "contains",
+    }
+)
+
+_NULL_TESTS: Mapping[type[datasource.Filter], str] = MappingProxyType(
+    {datasource.IsNull: IS_NULL, datasource.IsNotNull: IS_NOT_NULL}
+)
+
 
 class LodgeDataSource(datasource.DataSource):
     """The data source that provides schemas and readers to Spark. All methods raise only ScanError."""
@@ -66,18 +81,19 @@ class LodgeDataSource(datasource.DataSource):
     @reported_errors()
     def schema(self) -> StructType:
         """Return the schema of the files. Spark calls this method only if no schema is declared."""
-        schema = FileScan.from_options(self.options).discover()
+        if ENGINE in self.options:
+            require_engine(self.options[ENGINE])
+            return StructType()
         self._is_declared = False
-        for field in schema:
-            if not has_spark_type(field.type):
-                raise NoSparkTypeError(field.name, field.type)
-        found: StructType = make_nullable(from_arrow_schema(schema.to_arrow()))
-        return found
+        return to_spark_schema(FileScan.from_options(self.options).discover())
 
     @reported_errors()
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
+        scan = FileScan.from_options(self.options)
+        if TASK in self.options:
+            return discovery_reader(scan, self.options, self.options[TASK])
         kind = FilteringScanReader if _PUSHES_FILTERS in sys.modules else ScanReader
-        return kind(FileScan.from_options(self.options), schema, is_declared=self._is_declared)
+        return kind(scan, schema, is_declared=self._is_declared and PLANNED not in self.options)
 
 
 class NoSparkTypeError(ColumnError):
@@ -93,6 +109,19 @@ class NoSparkTypeError(ColumnError):
             "column as string.",
             parameters={"foundType": type_},
         )
+
+
+def to_spark_schema(schema: TupleSchema) -> StructType:
+    """Return a discovered schema as a Spark type.
+
+    Raises:
+        NoSparkTypeError: If Spark does not support the type of a column.
+    """
+    for field in schema:
+        if not has_spark_type(field.type):
+            raise NoSparkTypeError(field.name, field.type)
+    found: StructType = make_nullable(from_arrow_schema(schema.to_arrow()))
+    return found
 
 
 def has_spark_type(type_: pa.DataType) -> bool:
@@ -126,10 +155,13 @@ class ScanReader(datasource.DataSourceReader):
         self._schema = schema
         self._is_declared = is_declared
         self._row_filters: Sequence[RowFilter] = ()
+        self._path_filters: Sequence[PathFilter] = ()
 
     @reported_errors()
     def partitions(self) -> list[datasource.InputPartition]:
-        return [datasource.InputPartition(files) for files in self._scan.partitions()]
+        schema = TupleSchema.of(to_arrow_schema(self._schema, timezone=_SPARK_TIME_ZONE))
+        partitions = self._scan.partitions(schema, is_declared=self._is_declared, path_filters=self._path_filters)
+        return [datasource.InputPartition(files) for files in partitions]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         freeze_loaded_modules()
@@ -161,7 +193,7 @@ def freeze_loaded_modules() -> None:
 class FilteringScanReader(ScanReader):
     """Reads the files of a scan with the filters of the query.
 
-    Formats with statistics use these filters to skip rows.
+    Filters on implicit columns exclude whole files. Formats with statistics use the other filters to skip rows.
     """
 
     @reported_errors()
@@ -169,17 +201,44 @@ class FilteringScanReader(ScanReader):
         """Accept the filters, and return all of them, because Spark must evaluate them again."""
         found = (to_row_filter(one) for one in filters)
         self._row_filters = [one for one in found if one is not None]
+        of_paths = (to_path_filter(one) for one in filters)
+        self._path_filters = [one for one in of_paths if one is not None]
         return filters
 
 
 def to_row_filter(spark_filter: datasource.Filter) -> RowFilter | None:
-    """Convert a Spark filter to a filter of the scan.
+    """Convert a Spark filter to a filter of the rows.
 
     Return None if the scan does not support such a filter.
     """
     operator = _OPERATORS.get(type(spark_filter))
-    if operator is None or len(spark_filter.attribute) != 1:  # type: ignore[attr-defined]
+    column = _column(spark_filter)
+    return None if operator is None or column is None else RowFilter(column, operator, _values(spark_filter))
+
+
+def to_path_filter(spark_filter: datasource.Filter) -> PathFilter | None:
+    """Convert a Spark filter to a filter of the files.
+
+    Return None if the scan does not support such a filter.
+    """
+    kind = type(spark_filter)
+    column = _column(spark_filter)
+    if column is None:
         return None
+    if kind in _NULL_TESTS:
+        return PathFilter(column, _NULL_TESTS[kind])
+    operator = _OPERATORS.get(kind) or _TEXT_OPERATORS.get(kind)
+    return None if operator is None else PathFilter(column, operator, _values(spark_filter))
+
+
+def _column(spark_filter: datasource.Filter) -> str | None:
+    """Return the column of a filter. Return None if the filter concerns a nested field or several columns."""
+    attribute: Sequence[str] = getattr(spark_filter, "attribute", ())
+    return attribute[0] if len(attribute) == 1 else None
+
+
+def _values(spark_filter: datasource.Filter) -> list[Any]:
+    """Return the values of a filter that are not null."""
     value = spark_filter.value  # type: ignore[attr-defined]
     values = list(value) if isinstance(spark_filter, datasource.In) else [value]
-    return RowFilter(spark_filter.attribute[0], operator, [one for one in values if one is not None])  # type: ignore[attr-defined]
+    return [one for one in values if one is not None]

@@ -1,12 +1,13 @@
 """Converts the errors of backends for clients.
 
-Most errors are forwarded unchanged. There are three exceptions:
+Most errors are forwarded unchanged. There are four exceptions:
 
 1. Scan errors. Spark adds Python and JVM stack traces to an error that the engine raises. The client receives only the
    error message of the engine, with its own condition. The traceback is written to the log (event ``scan_failed``).
 2. Errors without details. The client receives ``LODGE_BACKEND_FAILED`` with the message of the backend, or
    ``CONNECT_INVALID_PLAN.CANNOT_PARSE`` if the backend could not parse the request.
 3. Unreachable backends. The error message contains the address of the backend.
+4. Executors that lack a package which scans need. The client receives ``LODGE_BACKEND_PYTHON``.
 
 Spark truncates the text of a status, so the error report of the engine can be missing from the text. In this case, the
 gateway fetches the error details from the backend. The backend returns the details only once, so the gateway stores
@@ -21,6 +22,7 @@ Guarantees:
 3. The traceback in the log has at most 64 KiB, and at most 1,000 characters in each line.
 """
 
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,7 +44,7 @@ from gateway.error_status import (
     has_details,
     without_error_id,
 )
-from gateway.errors import ScanFailedError, backend_failed, invalid_request
+from gateway.errors import ScanFailedError, backend_failed, executor_python, invalid_request
 from gateway.requests import SessionKey
 
 _DETAILS_SECONDS = 5.0
@@ -58,6 +60,10 @@ _WORKER_CONDITIONS = frozenset({"PYTHON_DATA_SOURCE_ERROR", "PYTHON_EXCEPTION"})
 """The conditions of errors that were raised in a Python worker."""
 _WRAPPER_CONDITIONS = frozenset({"FAILED_READ_FILE", "TASK_WRITE_FAILED"})
 """The conditions of errors that can be caused by an error of a Python worker. A subclass may follow."""
+_MISSING_MODULE = re.compile(r"^ModuleNotFoundError: No module named '(?P<module>engine|numpy|pyarrow)\b", re.MULTILINE)
+"""The error of a worker that cannot load the reader of a scan."""
+_LOADING = (", in read_command\n", '"engine/', "/engine/")
+"""Texts of which one is in the traceback of such an error."""
 _SUBQUERY_FAILED = "Exception thrown in awaitResult"
 """The text of an error without a condition, which Spark raises if a subquery fails."""
 
@@ -107,6 +113,9 @@ class BackendFailures:
         if report is not None:
             _log(report, text or words)
             return error_status(_scan_error(report), call.client_type)
+        module = _missing_module(details) if condition in _WORKER_CONDITIONS else None
+        if module is not None:
+            return error_status(executor_python(call.backend.address, module), call.client_type)
         if len(details) > _MAX_DETAILS_BYTES:
             trailing = without_error_id(trailing)
         elif base_pb2.FetchErrorDetailsResponse.FromString(details).errors:
@@ -206,6 +215,8 @@ def _may_lack_report(condition: str, words: str) -> bool:
     """Return whether an error may have a report that is missing from its text."""
     if condition.partition(".")[0] in _WRAPPER_CONDITIONS or words.startswith(_SUBQUERY_FAILED):
         return True
+    if condition in _WORKER_CONDITIONS and _MISSING_MODULE.search(words):
+        return True
     is_cut_off = len(words.encode("utf-16-le", "replace")) // 2 >= _CUT_OFF_UTF16_UNITS
     return condition in _WORKER_CONDITIONS and is_cut_off
 
@@ -224,6 +235,17 @@ def _report_in(details: bytes) -> tuple[ErrorReport | None, str]:
             if report is not None:
                 return report, error.message
     return None, ""
+
+
+def _missing_module(details: bytes) -> str | None:
+    """Return the module whose absence prevents executors from loading the reader of a scan. None if there is none."""
+    if len(details) > _MAX_DETAILS_BYTES or b"ModuleNotFoundError" not in details:
+        return None
+    for error in base_pb2.FetchErrorDetailsResponse.FromString(details).errors:
+        found = _MISSING_MODULE.search(error.message)
+        if found is not None and any(text in error.message[: found.start()] for text in _LOADING):
+            return found["module"]
+    return None
 
 
 def _log(report: ErrorReport, text: str) -> None:

@@ -25,6 +25,7 @@ import asyncio
 import contextlib
 import time
 import uuid
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -64,6 +65,8 @@ _REPEAT_PAUSE_SECONDS = 0.2
 _IN_FLIGHT_SECONDS = 2.0
 _UNKNOWN_OPERATION = "INVALID_HANDLE.OPERATION_NOT_FOUND"
 _KNOWN_OPERATION = "INVALID_HANDLE.OPERATION_ALREADY_EXISTS"
+_KNOWN_ARTIFACT = "ARTIFACT_ALREADY_EXISTS"
+_ARTIFACT_CHUNK_BYTES = 32 * 1024
 _DISCONNECTED = "INVALID_CURSOR.DISCONNECTED"
 _HANDLE_LOST = "INVALID_HANDLE."
 
@@ -71,6 +74,7 @@ log = structlog.get_logger(__name__)
 _Request = TypeVar("_Request", bound=Message)
 _Execution = base_pb2.ExecutePlanRequest | base_pb2.ReattachExecuteRequest
 OnProgress = Callable[[base_pb2.ExecutePlanResponse], Awaitable[None]]
+OnRows = Callable[[pa.Table], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,16 @@ class BackendSession:
         self._metadata = metadata
         self._leaves_operations = False
         self._server_side_session_id = request.client_observed_server_side_session_id
+
+    @property
+    def address(self) -> str:
+        """The address of the backend."""
+        return self._backend.address
+
+    @property
+    def server_side_session_id(self) -> str:
+        """The session id that the backend generated. Empty before the first response."""
+        return self._server_side_session_id
 
     def leave_operations(self) -> None:
         """Let operations continue at the backend when their execution here is cancelled."""
@@ -182,6 +196,46 @@ class BackendSession:
         plan.command.sql_command.input.CopyFrom(relation)
         return (await self.execute(plan)).answer
 
+    async def register_data_source(self, name: str, command: bytes, python_version: str) -> None:
+        """Register a data source in the session.
+
+        Args:
+            name: The name of the data source.
+            command: The pickled class of the data source.
+            python_version: The Python version that the backend must have to load the class, such as ``3.11``.
+
+        Raises:
+            BackendError: If the call fails.
+        """
+        plan = base_pb2.Plan()
+        source = plan.command.register_data_source
+        source.name = name
+        source.python_data_source.command = command
+        source.python_data_source.python_ver = python_version
+        await self.execute(plan)
+
+    async def add_artifact(self, name: str, data: bytes) -> None:
+        """Add an artifact to the session. Do nothing if the session has an artifact with this name.
+
+        Raises:
+            BackendError: If the call fails.
+        """
+        chunks = [data[start : start + _ARTIFACT_CHUNK_BYTES] for start in range(0, len(data), _ARTIFACT_CHUNK_BYTES)]
+        requests = [self._build(base_pb2.AddArtifactsRequest) for _ in chunks]
+        for request, chunk in zip(requests, chunks, strict=True):
+            part = request.chunk if request is not requests[0] else request.begin_chunk.initial_chunk
+            part.data, part.crc = chunk, zlib.crc32(chunk)
+        first = requests[0].begin_chunk
+        first.name, first.total_bytes, first.num_chunks = name, len(data), len(chunks)
+        encoded = [request.SerializeToString() for request in requests]
+        try:
+            await self._repeat(
+                lambda: self._backend.stream_unary(SERVICE + "AddArtifacts")(iter(encoded), metadata=self._metadata)
+            )
+        except BackendError as error:
+            if condition_of(error.error) != _KNOWN_ARTIFACT:
+                raise
+
     async def drop_temp_view(self, name: str) -> None:
         """Drop a temporary view if it exists.
 
@@ -209,7 +263,13 @@ class BackendSession:
         return SessionSettings.from_values({pair.key: pair.value for pair in response.pairs})
 
     async def execute(
-        self, plan: base_pb2.Plan, *, operation_id: str = "", on_progress: OnProgress | None = None, keep: bool = False
+        self,
+        plan: base_pb2.Plan,
+        *,
+        operation_id: str = "",
+        on_progress: OnProgress | None = None,
+        on_rows: OnRows | None = None,
+        keep: bool = False,
     ) -> ExecutionResult:
         """Execute a plan and wait until it finishes.
 
@@ -218,6 +278,7 @@ class BackendSession:
             operation_id: The UUID of the operation, for following and interrupting it. If empty, a new UUID is
                 generated.
             on_progress: A function that is called with each progress message.
+            on_rows: A function that is called with each batch of rows.
             keep: Whether the backend keeps the result until :meth:`release` is called, so that another replica can
                 follow the operation.
 
@@ -232,7 +293,7 @@ class BackendSession:
             plan=plan,
         )
         request.request_options.add().reattach_options.reattachable = True
-        result = self._result("ExecutePlan", request, on_progress)
+        result = self._result("ExecutePlan", request, on_progress, on_rows)
         if keep:
             return await result
         try:
@@ -251,11 +312,13 @@ class BackendSession:
         request = self._build(base_pb2.ReattachExecuteRequest, operation_id=operation_id)
         return await self._result("ReattachExecute", request, on_progress)
 
-    async def _result(self, method: str, request: _Execution, on_progress: OnProgress | None) -> ExecutionResult:
+    async def _result(
+        self, method: str, request: _Execution, on_progress: OnProgress | None, on_rows: OnRows | None = None
+    ) -> ExecutionResult:
         """Follow an operation until it has ended."""
         reattach = self._build(base_pb2.ReattachExecuteRequest, operation_id=request.operation_id)
         plan = request if isinstance(request, base_pb2.ExecutePlanRequest) else None
-        following = _Following(method, request, reattach, plan)
+        following = _Following(method, request, reattach, plan, on_rows)
         retry = tenacity.AsyncRetrying(
             sleep=asyncio.sleep,
             stop=lambda _: following.is_given_up(),
@@ -385,12 +448,16 @@ class BackendSession:
     async def _call(self, method: str, request: Message, *, timeout_seconds: float | None = None) -> bytes:
         """Call a method that can be repeated without harm. Repeat it if the connection is reset."""
         data = request.SerializeToString()
+        return await self._repeat(
+            lambda: self._backend.unary(SERVICE + method)(data, metadata=self._metadata, timeout=timeout_seconds)
+        )
 
+    async def _repeat(self, start: Callable[[], Awaitable[bytes]]) -> bytes:
+        """Start a call that can be repeated without harm. Start it again if the connection is reset."""
         give_up_at: float | None = None
         while True:
-            call = self._backend.unary(SERVICE + method)
             try:
-                response: bytes = await call(data, metadata=self._metadata, timeout=timeout_seconds)
+                response = await start()
             except aio.AioRpcError as error:
                 failure = BackendError(error, self._backend.address)
                 give_up_at = give_up_at or time.monotonic() + REPEAT_SECONDS
@@ -414,6 +481,7 @@ class _Following:
         request: The request of the next call.
         reattach: The request for reattaching after the last response.
         plan: The request with the plan. None if the backend has received the plan.
+        on_rows: A function that is called with each batch of rows.
         is_complete: Whether the operation has ended.
         reset: The error of the last reset of the connection.
     """
@@ -422,6 +490,7 @@ class _Following:
     request: _Execution
     reattach: base_pb2.ReattachExecuteRequest
     plan: base_pb2.ExecutePlanRequest | None
+    on_rows: OnRows | None = None
     is_complete: bool = False
     reset: BackendError | None = None
     _failing_since: float | None = None
@@ -472,12 +541,18 @@ class _Following:
         for metrics in response.observed_metrics:
             if metrics.values:
                 self._observed[metrics.name] = metrics.values[0].long
-        if self._first_value is None and response.arrow_batch.row_count:
+        if response.arrow_batch.row_count and (self._first_value is None or self.on_rows is not None):
             with pa.ipc.open_stream(response.arrow_batch.data) as reader:
-                self._first_value = reader.read_all().column(0)[0].as_py()
+                self._take_rows(reader.read_all())
         if response.HasField("sql_command_result"):
             self._answer.sql_command_result.CopyFrom(response.sql_command_result)
         self.is_complete = response.HasField("result_complete")
+
+    def _take_rows(self, rows: pa.Table) -> None:
+        if self._first_value is None:
+            self._first_value = rows.column(0)[0].as_py()
+        if self.on_rows is not None:
+            self.on_rows(rows)
 
     def result(self) -> ExecutionResult:
         return ExecutionResult(self._observed, self._server_side_session_id, self._first_value, self._answer)

@@ -46,6 +46,7 @@ class GatewayConfig:
         max_message_bytes: The maximum size of a message from a client. The default is the same as in Spark, 128 MiB.
         max_plan_bytes: The maximum size of a decompressed plan.
         log_query_text: Whether log events may include the text of Lodge statements.
+        spark_readers: Whether Spark's own reader may read raw files whose schema does not drift.
         limits: The quotas for temporary tables.
         admission: The limits on what clients use at the same time.
         detached_timeout_seconds: How long a Lodge statement continues to run after its client
@@ -69,6 +70,7 @@ class GatewayConfig:
     max_message_bytes: int = 128 * 1024 * 1024
     max_plan_bytes: int = 64 * 1024 * 1024
     log_query_text: bool = False
+    spark_readers: bool = True
     limits: Limits = field(default_factory=Limits)
     admission: AdmissionLimits = field(default_factory=AdmissionLimits)
     detached_timeout_seconds: float = 300.0

@@ -193,6 +193,23 @@ def final(error: GatewayError) -> GatewayError:
     return error
 
 
+def executor_python(backend: str, module: str) -> GatewayError:
+    """Return the error for executors that lack a package which scans need."""
+    return backend_python(backend, f"the Python environment of its executors has no package [{module}]")
+
+
+def backend_python(backend: str, problem: str) -> GatewayError:
+    """Return the error for a backend whose Python environment cannot run scans."""
+    return GatewayError(
+        "LODGE_BACKEND_PYTHON",
+        "58000",
+        f"Backend {backend} cannot scan files, because {problem}. Scans need Python 3.11 or later with pyarrow and "
+        "numpy in the Python environment of Spark's driver and of all executors (PYSPARK_PYTHON). Install what is "
+        "missing.",
+        {"backend": backend},
+    )
+
+
 def backend_failed(address: str, words: str) -> GatewayError:
     """Return the error for a backend that failed without a Spark error."""
     return GatewayError(

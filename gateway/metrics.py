@@ -84,6 +84,14 @@ class GatewayMetrics:
             ["setting"],
             registry=registry,
         )
+        self._scanned_files = Counter(
+            "lodge_gateway_scanned_files",
+            "Files of scans, by whether their schema was known or had to be discovered.",
+            ["schema"],
+            registry=registry,
+        )
+        for outcome in ("known", "discovered"):
+            self._scanned_files.labels(outcome)
         for kind in LimitKind:
             self._limits.labels(kind.value)
         self._request_counters: dict[tuple[str, str], Counter] = {}
@@ -111,6 +119,11 @@ class GatewayMetrics:
                 ``undecided``.
         """
         self._denials.labels(method or "none", reason).inc()
+
+    def count_scanned_files(self, known: int, discovered: int) -> None:
+        """Count the files of a scan, by whether their schema was known or had to be discovered."""
+        self._scanned_files.labels("known").inc(known)
+        self._scanned_files.labels("discovered").inc(discovered)
 
     def count_limit(self, kind: LimitKind) -> None:
         """Count that a client has reached a limit."""

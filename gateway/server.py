@@ -24,6 +24,8 @@ from gateway.metrics import GatewayMetrics, GatewayState
 from gateway.names.path_checks import PathChecks
 from gateway.operations import Operation, Operations
 from gateway.request_pools import RequestPools
+from gateway.scans.planner import ScanPlanner
+from gateway.scans.plannings import Plannings
 from gateway.service import SparkConnectService
 from gateway.sessions.adopter import Adopter
 from gateway.sessions.record_watch import RecordWatch
@@ -35,6 +37,7 @@ from workspace.identifiers import ReplicaId
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
 from workspace.record_store import SessionRecords
+from workspace.schema_segments import SchemaSegments
 from workspace.workspaces import Workspaces
 
 _ADOPTION_SECONDS = 2.0  # for the first adoptions of a replica that lists the leases last
@@ -59,6 +62,7 @@ class Gateway:
         audit: The audit events of the replica. By default, they are written nowhere.
         metrics: The counters of the replica. By default, they are served nowhere.
         authentication: The authentication methods. Without a method, the gateway trusts the user id of a request.
+        schema_segments: The schemas of scanned files that replicas share. None to share none.
     """
 
     def __init__(
@@ -71,8 +75,10 @@ class Gateway:
         *,
         metrics: GatewayMetrics | None = None,
         authentication: Sequence[Method] = (),
+        schema_segments: SchemaSegments | None = None,
     ) -> None:
         self._config = config
+        self._schema_segments = schema_segments
         self._storage = Storage(records, leases, locations)
         self._replica = ReplicaId(f"gateway-{secrets.token_hex(6)}")
         self._audit = Audit() if audit is None else audit
@@ -128,6 +134,7 @@ class Gateway:
         except OSError:
             await self._storage.run_lease(self._storage.leases.delete, self._replica)
             raise
+        plannings = Plannings(self._drain)
         self._statements = statements = OwnStatements(
             replica=self._replica,
             storage=self._storage,
@@ -138,6 +145,15 @@ class Gateway:
             audit=self._audit,
             pools=self._pools,
             drain=self._drain,
+            plannings=plannings,
+            # With impersonation, this process may list directories that the principal may not.
+            planner=ScanPlanner(
+                self._workspaces.reads,
+                self._metrics.count_scanned_files,
+                lists_files=not config.impersonation,
+                spark_readers=config.spark_readers,
+                segments=self._schema_segments,
+            ),
         )
         self._server = self._listener.server
         self._audited = StatementAudit(
@@ -155,6 +171,7 @@ class Gateway:
             audited=self._audited,
             paths=PathChecks(self._workspaces, self._audit, self._pools),
             pools=self._pools,
+            plannings=plannings,
             drain=self._drain,
         )
         # gRPC has a queue of new calls for each registered method. Therefore, a flood of calls of one method does not

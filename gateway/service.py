@@ -57,12 +57,14 @@ from gateway.forwarding import (
 )
 from gateway.names.path_checks import PathChecks
 from gateway.names.plan_resolver import PlanResolver
-from gateway.names.request_resolver import RequestResolver
+from gateway.names.request_resolver import RequestResolver, ResolvedAnalysis
 from gateway.operations import Operation, Operations
 from gateway.plan_decoding import PlanDecoder, UnreadablePlanError
 from gateway.request_pools import RequestPools
 from gateway.requests import Request, SessionKey, index_request
 from gateway.response_releases import ResponseReleases
+from gateway.scans.explanations import add_scans_to_analysis
+from gateway.scans.plannings import Plannings
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.statement_audit import ObservedStatement, StatementAudit
@@ -90,6 +92,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         paths: The check of the paths in requests.
         audited: The statements whose outcome is recorded in the audit log.
         pools: The threads and the memory for large requests.
+        plannings: The statements whose scans are being planned.
         drain: What the gateway hands over when it stops.
 
     Attributes:
@@ -108,6 +111,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         paths: PathChecks,
         audited: StatementAudit,
         pools: RequestPools,
+        plannings: Plannings,
         drain: Drain,
     ) -> None:
         self._drain = drain
@@ -122,7 +126,8 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         self._paths = paths
         self._plans = PlanDecoder(pools)
         self._pools = pools
-        self._resolution = RequestResolver(workspaces, paths, pools)
+        self._plannings = plannings
+        self._resolution = RequestResolver(workspaces, paths, pools, plannings)
         unary: dict[str, Handler] = {
             "AddArtifacts": self._add_artifacts,
             "AnalyzePlan": self._analyze_plan,
@@ -345,12 +350,14 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     async def _analyze_plan(self, call: "_Call") -> bytes:
         data = call.request.data
         try:
-            data = await self._resolution.resolve_analysis(data, lambda: self._names(call))
+            resolved = await self._resolution.resolve_analysis(data, lambda: self._names(call))
         except UnreadablePlanError as error:
             data = await self._resolution.resolve_deep_plan(
                 data, base_pb2.AnalyzePlanRequest, error, lambda: self._names(call)
             )
-        return await forward_unary(call.backend, call.method, data, call.context)
+            resolved = ResolvedAnalysis(data)
+        answer = await forward_unary(call.backend, call.method, resolved.data, call.context)
+        return add_scans_to_analysis(answer, resolved.scans) if resolved.scans else answer
 
     async def _reattach_execute(self, call: "_Call") -> None:
         call.context.follow_statement()
@@ -390,7 +397,10 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
 
     async def _interrupt(self, call: "_Call") -> bytes:
         message = call.request.decode(base_pb2.InterruptRequest)
-        ended = await self._operations.interrupt(call.key, message)
+        ended = [
+            *await self._plannings.interrupt(call.key, message),
+            *await self._operations.interrupt(call.key, message),
+        ]
         response = await self._pass_unary(call)
         answer = base_pb2.InterruptResponse.FromString(response)
         at_backend = list(answer.interrupted_ids)

@@ -108,6 +108,7 @@ async def _serve(configuration: Configuration, reload: asyncio.Event) -> None:
             audit,
             metrics=metrics,
             authentication=method_list(configuration.methods),
+            schema_segments=stores.schema_segments,
         )
         registry.register(GatewayGauges(gateway.state))
         health = GatewayHealth(
@@ -175,6 +176,7 @@ def config_for(
         max_message_bytes=settings.max_message_bytes,
         max_plan_bytes=int(settings.max_plan_bytes),
         log_query_text=settings.log_query_text,
+        spark_readers=settings.spark_readers,
         limits=Limits(
             session_tables=settings.max_session_tables,
             session_bytes=settings.max_session_bytes,

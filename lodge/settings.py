@@ -89,9 +89,9 @@ class ReapSettings(BaseSettings):
 
     workspace: setting_types.WorkspaceUris = Field(
         {},
-        description="A workspace, such as dfs=file:///data. May be repeated. If several workspace names match the "
-        "beginning of a table name, the longest one is used. Default: dfs for the current directory, and dfs.tmp for a "
-        "private directory for temporary tables below $XDG_STATE_HOME or ~/.local/state.",
+        description="A workspace, such as dfs=file:///data or lake=s3://bucket/prefix. May be repeated. If several "
+        "workspace names match the beginning of a table name, the longest one is used. Default: dfs for the current "
+        "directory, and dfs.tmp for a private directory for temporary tables below $XDG_STATE_HOME or ~/.local/state.",
     )
     default_temporary_workspace: Annotated[str, setting_types.Metavar("NAME")] = Field(
         "dfs.tmp", description="The workspace in which temporary tables are stored. Default: dfs.tmp."
@@ -361,6 +361,10 @@ class ServeSettings(ReapSettings):
     )
     log_query_text: bool = Field(
         False, description="Include the text of statements in the log and in the audit log. Default: no."
+    )
+    spark_readers: bool = Field(
+        True,
+        description="Let Spark's own readers read raw Parquet and ORC files whose schema does not drift. Default: yes.",
     )
     max_message_bytes: MessageSize = Field(
         ByteSize(128 * _MIB),

@@ -1,11 +1,11 @@
-"""Opens the storage of session records, leases and session locations."""
+"""Opens the storage of session records, leases, session locations and remembered schemas."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lodge.errors import StartError
 from lodge.settings import ReapSettings, ServeSettings
-from lodge.workspace_settings import open_locations
+from lodge.workspace_settings import open_locations, open_schema_segments
 from workspace.files.leases import FileLeases
 from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations
@@ -14,6 +14,7 @@ from workspace.leases import Leases
 from workspace.locations import SessionLocations
 from workspace.record_store import RecordsUnavailableError, SessionRecords
 from workspace.root_identities import RootError
+from workspace.schema_segments import SchemaSegments
 from workspace.workspaces import Workspace, Workspaces
 
 if TYPE_CHECKING:
@@ -28,12 +29,14 @@ class Stores:
         records: The session records.
         leases: The leases of the gateway replicas.
         locations: The session locations. They are already initialised.
+        schema_segments: The schemas of scanned files that the gateways share.
         kubernetes: The connection to the API server, or None if records and leases are stored in files.
     """
 
     records: SessionRecords
     leases: Leases
     locations: SessionLocations
+    schema_segments: SchemaSegments
     kubernetes: "Connection | None"
 
 
@@ -61,7 +64,8 @@ def open_stores(settings: ReapSettings, workspaces: Workspaces) -> Stores:
 def _on_files(workspace: Workspace) -> Stores:
     locations = FileSessionLocations(workspace.root, home_of(workspace.root))
     locations.initialise()
-    return Stores(FileSessionRecords(locations.home), FileLeases(locations.home), locations, None)
+    segments = open_schema_segments(workspace)
+    return Stores(FileSessionRecords(locations.home), FileLeases(locations.home), locations, segments, None)
 
 
 def _on_kubernetes(settings: ReapSettings, workspace: Workspace) -> Stores:
@@ -80,4 +84,5 @@ def _on_kubernetes(settings: ReapSettings, workspace: Workspace) -> Stores:
     if isinstance(settings, ServeSettings) and settings.pod_name:
         pod = PodIdentity(settings.pod_name, settings.pod_uid or "", settings.node_name or "")
     leases = KubernetesLeases(connection, pod, settings.lease_duration.total_seconds())
-    return Stores(KubernetesSessionRecords(connection), leases, locations, connection)
+    segments = open_schema_segments(workspace)
+    return Stores(KubernetesSessionRecords(connection), leases, locations, segments, connection)

@@ -1,4 +1,4 @@
-"""Creates workspaces and session locations from the settings.
+"""Creates workspaces, session locations and remembered schemas from the settings.
 
 If ``--workspace`` is not given, there are two workspaces: ``dfs`` is the current directory, and ``dfs.tmp`` is a
 private directory for temporary tables.
@@ -11,9 +11,11 @@ from pathlib import Path
 from lodge.errors import SettingError
 from lodge.settings import ReapSettings, ServeSettings
 from workspace.files.roots import home_of
+from workspace.files.schema_segments import FileSchemaSegments
 from workspace.files.session_locations import FileSessionLocations
 from workspace.locations import SessionLocations
 from workspace.root_identities import RootIds
+from workspace.schema_segments import SchemaSegments
 from workspace.workspaces import Workspace, Workspaces, WorkspaceSettingError
 
 _ROOT_MODE = 0o700
@@ -59,12 +61,28 @@ def open_locations(workspace: Workspace, root_ids: RootIds | None = None) -> Ses
     Raises:
         OSError: If the workspace cannot be read.
     """
-    if isinstance(workspace.location, Path):
-        return FileSessionLocations(workspace.location, home_of(workspace.location), root_ids)
+    location = workspace.temporary_location
+    if isinstance(location, Path):
+        return FileSessionLocations(location, home_of(location), root_ids)
 
     from workspace.object_store.session_locations import ObjectSessionLocations  # noqa: PLC0415 - slow to load
 
-    return ObjectSessionLocations(workspace.location, root_ids)
+    return ObjectSessionLocations(location, root_ids)
+
+
+def open_schema_segments(workspace: Workspace) -> SchemaSegments:
+    """Return the schemas of scanned files that are remembered in a workspace.
+
+    Args:
+        workspace: The default temporary workspace, whose session locations are initialised.
+    """
+    location = workspace.temporary_location
+    if isinstance(location, Path):
+        return FileSchemaSegments(location)
+
+    from workspace.object_store.schema_segments import ObjectSchemaSegments  # noqa: PLC0415 - slow to load
+
+    return ObjectSchemaSegments(location)
 
 
 def _default_uris(mode: int) -> Mapping[str, str]:

@@ -7,15 +7,11 @@ Therefore the page always matches the code.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ByteSize
-from pydantic.fields import FieldInfo
-
+from engine.options import Option, options_of
 from engine.readers.registry import BUILT_IN
 from engine.scan.reader import ReaderFormat
 from engine.scan_options import ScanOptions
@@ -25,7 +21,6 @@ DOCUMENT = Path(__file__).parents[1] / "docs" / "reference" / "formats.md"
 
 _BEGIN = "<!-- Begin of {}. `make format-docs` writes it. -->\n"
 _END = "<!-- End of {}. -->"
-_BOUNDS = {"ge": "at least {}", "gt": "more than {}", "le": "at most {}", "lt": "less than {}"}
 
 
 class PageError(Exception):
@@ -57,36 +52,18 @@ def blocks() -> Mapping[str, str]:
     }
 
 
-def options_table(model: type[BaseModel]) -> str:
+def options_table(model: type) -> str:
     rows = ["| option | values | default | description |", "| --- | --- | --- | --- |"]
-    for name, field in model.model_fields.items():
-        description = (field.description or "").replace("|", "\\|")
-        rows.append(f"| `{name}` | {values_of(field)} | {default_of(field)} | {description} |")
+    for name, option in options_of(model).items():
+        description = option.description.replace("|", "\\|")
+        rows.append(f"| `{name}` | {option.kind.values} | {default_of(option)} | {description} |")
     return "".join(f"{row}\n" for row in rows)
 
 
-def values_of(field: FieldInfo) -> str:
-    """Describe the values that an option accepts.
-
-    Raises:
-        TypeError: If this script has no description for the type of the option.
-    """
-    type_ = _without_none(field.annotation)
-    bounds = " and ".join(_bounds(field.metadata))
-    if isinstance(type_, type) and issubclass(type_, Enum):
-        return _code_list([one.value for one in type_])
-    if get_origin(type_) is Literal:
-        return _code_list(get_args(type_))
-    words = {bool: "`true`, `false`", str: "text", int: "integer", ByteSize: "bytes, for example `32MiB`"}
-    if type_ not in words:
-        raise TypeError(f"there are no words for an option of type {type_}")
-    return f"{words[type_]}, {bounds}" if bounds else words[type_]
-
-
-def default_of(field: FieldInfo) -> str:
-    if field.is_required():
+def default_of(option: Option) -> str:
+    if option.is_required:
         return "none: it must be given"
-    value = field.default.value if isinstance(field.default, Enum) else field.default
+    value = option.default.value if isinstance(option.default, Enum) else option.default
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -97,28 +74,8 @@ def default_of(field: FieldInfo) -> str:
 def _format_block(one: ReaderFormat) -> str:
     head = f"Suffixes {_code_words(one.suffixes)}; option `format = '{one.name}'`.\n"
     return (
-        f"{head}\n{options_table(one.options)}"
-        if one.options.model_fields
-        else f"{head}\nThis format has no options.\n"
+        f"{head}\n{options_table(one.options)}" if options_of(one.options) else f"{head}\nThis format has no options.\n"
     )
-
-
-def _without_none(type_: Any) -> Any:
-    if get_origin(type_) not in (Union, UnionType):
-        return type_
-    (only,) = (one for one in get_args(type_) if one is not NoneType)
-    return only
-
-
-def _bounds(metadata: Sequence[Any]) -> Iterator[str]:
-    for one in metadata:
-        for key, words in _BOUNDS.items():
-            if hasattr(one, key):
-                yield words.format(getattr(one, key))
-
-
-def _code_list(values: Sequence[object]) -> str:
-    return ", ".join(f"`{one}`" for one in values)
 
 
 def _code_words(names: Sequence[str] | Mapping[str, str]) -> str:

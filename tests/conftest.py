@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +30,13 @@ REPOSITORY = Path(__file__).parents[1]
 START_SECONDS = 120
 STOP_SECONDS = 30
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"  # tests end before optimised code pays off
+SPARK_ENVIRONMENT = {
+    "PYSPARK_PYTHON": sys.executable,
+    "PYTHONPATH": str(REPOSITORY),
+    "SPARK_LOCAL_IP": "127.0.0.1",
+}
+"""The environment of Spark's processes, in which Python workers can import Lodge's data source."""
+
 SPARK_STARTED = re.compile(r"Spark Connect server started at: (\S+:\d+)")
 READY = re.compile(r"Lodge is ready at (sc://\S+)")
 
@@ -41,6 +49,7 @@ SLOW_SECONDS = {
     "tests/helm": 200,
     "tests/gateway/sessions": 180,
     "tests/images": 150,
+    "tests/standalone": 250,
     "tests/errors": 120,
     "tests/gateway/objects": 110,
     "tests/reaper/kubernetes": 100,
@@ -114,14 +123,34 @@ class SparkProcess:
     process: "subprocess.Popen[bytes]" = field(repr=False)
 
 
+_shared: list[SparkProcess] = []
+
+
 @pytest.fixture(scope="session")
 def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the address of a Spark server that can import Lodge's data source."""
     spark = start_spark_process(tmp_path_factory.mktemp("spark"))
+    _shared.append(spark)
     try:
         yield spark.address
     finally:
         end(spark.process)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def python_processes_end_with_the_module() -> Iterator[None]:
+    """End the Python processes of the shared Spark server.
+
+    Spark keeps those of each session until it ends itself, and starts new ones when it needs them. A session with scans
+    has about 150 MB.
+    """
+    yield
+    for spark in _shared:
+        children = Path(f"/proc/{spark.process.pid}/task").glob("*/children")
+        for child in {int(number) for path in children for number in path.read_text().split()}:
+            with suppress(OSError):
+                if b"pyspark.daemon" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    os.kill(child, signal.SIGTERM)
 
 
 @pytest.fixture(scope="module")
@@ -133,8 +162,13 @@ def start_spark() -> Iterator[Callable[..., SparkProcess]]:
     """
     started: list[SparkProcess] = []
 
-    def start(directory: Path, prefix: Sequence[str] = (), more: Mapping[str, str] | None = None) -> SparkProcess:
-        started.append(start_spark_process(directory, prefix, more))
+    def start(
+        directory: Path,
+        prefix: Sequence[str] = (),
+        more: Mapping[str, str] | None = None,
+        python: Path | None = None,
+    ) -> SparkProcess:
+        started.append(start_spark_process(directory, prefix, more, python=python))
         return started[-1]
 
     yield start
@@ -143,9 +177,22 @@ def start_spark() -> Iterator[Callable[..., SparkProcess]]:
 
 
 def start_spark_process(
-    directory: Path, prefix: Sequence[str] = (), more: Mapping[str, str] | None = None
+    directory: Path,
+    prefix: Sequence[str] = (),
+    more: Mapping[str, str] | None = None,
+    *,
+    master: str = "local[2]",
+    python: Path | None = None,
 ) -> SparkProcess:
-    """Start a Spark Connect server and wait until it is ready."""
+    """Start a Spark Connect server, by default with executors in its own process, and wait until it is ready.
+
+    Args:
+        directory: The working directory.
+        prefix: Words before the command of the server.
+        more: Further settings of Spark.
+        master: The master of the executors.
+        python: The Python of an environment with another Spark, and without Lodge.
+    """
     log = directory / "server.log"
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -166,18 +213,16 @@ def start_spark_process(
     command = [
         *DIES_WITH_PARENT,
         *prefix,
-        str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
+        str(spark_home(python) / "bin" / "spark-submit"),
         "--master",
-        "local[2]",
+        master,
     ]
     for key, value in settings.items():
         command += ["--conf", f"{key}={value}"]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
-    environment = os.environ | {
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(REPOSITORY),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
+    environment = os.environ | SPARK_ENVIRONMENT
+    if python is not None:
+        environment |= {"PYSPARK_PYTHON": str(python), "PYTHONPATH": "", "SPARK_HOME": str(spark_home(python))}
     with log.open("wb") as output:
         server = subprocess.Popen(command, cwd=directory, env=environment, stdout=output, stderr=subprocess.STDOUT)
     try:
@@ -185,6 +230,14 @@ def start_spark_process(
     except BaseException:
         end(server)
         raise
+
+
+def spark_home(python: Path | None) -> Path:
+    """Return the directory of Spark in an environment, by default in the environment of the tests."""
+    if python is None:
+        return Path(pyspark.__file__).parent
+    (home,) = python.parents[1].glob("lib/python*/site-packages/pyspark")
+    return home
 
 
 def spark_address(server: "subprocess.Popen[bytes]", log: Path) -> str:
@@ -246,13 +299,26 @@ class LodgeProcess:
         return self.process.returncode
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def start_lodge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LodgeProcess]]:
-    """Start gateways. They end with the test run.
+    """Start gateways. They end with the module.
 
     Each has workspaces of its own, unless the test names another gateway or directories. A test can pass a Python
     program that changes the product before it runs the command.
     """
+    with starting_gateways(tmp_path_factory) as start:
+        yield start
+
+
+@pytest.fixture(scope="session")
+def start_shared_lodge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LodgeProcess]]:
+    """Start gateways that several modules use. They end with the test run."""
+    with starting_gateways(tmp_path_factory) as start:
+        yield start
+
+
+@contextmanager
+def starting_gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LodgeProcess]]:
     started: list[LodgeProcess] = []
 
     def start(
@@ -290,6 +356,11 @@ def start_lodge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
         started.append(lodge)
         return lodge
 
-    yield start
-    for lodge in started:
-        lodge.stop()
+    try:
+        yield start
+    finally:
+        for lodge in started:
+            if lodge.process.poll() is None:
+                lodge.process.terminate()
+        for lodge in started:
+            lodge.stop()

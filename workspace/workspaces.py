@@ -25,6 +25,7 @@ from urllib.parse import unquote, urlsplit
 from workspace.identifiers import is_uuid
 from workspace.name_comparison import comparable_name
 from workspace.object_store.addresses import ObjectAddress, ObjectAddressError
+from workspace.source_addresses import SCHEMES, SourceAddress, SourceAddressError
 from workspace.storage_paths import OWN_DIRECTORY, StoragePath
 
 
@@ -61,18 +62,24 @@ class Workspace:
     Attributes:
         name: The configured name, such as ``dfs.tmp``.
         location: The directory of the workspace, as an absolute path without symbolic links. The default temporary
-            workspace can also be a key prefix in an object store.
+            workspace can also be a key prefix in an S3 bucket. Other workspaces can also be directories in object
+            stores or HDFS, which statements only read.
         is_writable: Whether statements may create and drop tables in the workspace.
     """
 
     name: str
-    location: Path | ObjectAddress
+    location: Path | ObjectAddress | SourceAddress
     is_writable: bool = False
 
     @property
     def is_file_based(self) -> bool:
         """Whether the workspace is a directory."""
         return isinstance(self.location, Path)
+
+    @property
+    def is_remote_source(self) -> bool:
+        """Whether the workspace is in an object store or HDFS, and statements only read it."""
+        return isinstance(self.location, SourceAddress)
 
     @property
     def root(self) -> Path:
@@ -84,6 +91,17 @@ class Workspace:
         if isinstance(self.location, Path):
             return self.location
         raise NotFileBasedError(f"Workspace [{self.name}] is in an object store and does not have a directory.")
+
+    @property
+    def temporary_location(self) -> Path | ObjectAddress:
+        """Where session locations are, if this is the default temporary workspace.
+
+        Raises:
+            NotFileBasedError: If the workspace can only be read.
+        """
+        if isinstance(self.location, SourceAddress):
+            raise NotFileBasedError(f"Workspace [{self.name}] can only be read.")
+        return self.location
 
     @property
     def storage_path(self) -> StoragePath:
@@ -101,7 +119,8 @@ class Workspace:
 
         Args:
             name: The name of the workspace.
-            uri: A ``file:`` URI. The default temporary workspace can also have an ``s3:`` URI.
+            uri: A ``file:`` URI, or that of an object store. Only the default temporary workspace and workspaces that
+                are only read may be in an object store.
             is_writable: Whether statements may create and drop tables in the workspace.
             is_temporary: Whether the workspace is the default temporary workspace, which is always writable.
 
@@ -109,19 +128,20 @@ class Workspace:
             WorkspaceSettingError: If the URI is invalid, or if the directory is missing or not writable although it
                 must be.
         """
-        if uri.partition(":")[0].lower() != "s3":
-            return cls(
-                name, _directory_of(name, uri, is_writable=is_writable or is_temporary), is_writable or is_temporary
-            )
-        if not is_temporary:
-            raise WorkspaceSettingError(
-                f"Workspace [{name}] must be file-based, because only the default temporary workspace may be in an "
-                "object store. Set a URI such as file:///data."
-            )
+        scheme = uri.partition(":")[0].lower()
         try:
-            return cls(name, ObjectAddress.from_uri(uri), is_writable=True)
-        except ObjectAddressError as error:
+            if is_temporary and scheme == "s3":
+                return cls(name, ObjectAddress.from_uri(uri), is_writable=True)
+            if not is_temporary and not is_writable and scheme in SCHEMES:
+                return cls(name, SourceAddress.from_uri(uri))
+        except (ObjectAddressError, SourceAddressError) as error:
             raise WorkspaceSettingError(f"The URI of workspace [{name}] {error}.") from None
+        if is_writable and scheme in SCHEMES:
+            raise WorkspaceSettingError(
+                f"Workspace [{name}] must be file-based, because statements may write to it. Set a URI such as "
+                "file:///data, or remove it from the writable workspaces."
+            )
+        return cls(name, _directory_of(name, uri, is_writable=is_writable or is_temporary), is_writable or is_temporary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +187,10 @@ class Workspaces:
             )
             for name, uri in uris.items()
         }
-        return cls(by_name, by_name[default_temporary_workspace])
+        temporary = by_name[default_temporary_workspace]
+        for workspace in by_name.values():
+            _require_separate(workspace, temporary)
+        return cls(by_name, temporary)
 
     @property
     def temporary_roots(self) -> tuple[StoragePath, ...]:
@@ -233,6 +256,22 @@ class Workspaces:
         wanted = comparable_name(name)
         found = [workspace for known, workspace in self.by_name.items() if comparable_name(known) == wanted]
         return found[0] if len(found) == 1 else None
+
+
+def _require_separate(workspace: Workspace, temporary: Workspace) -> None:
+    """Check that statements cannot read session locations as raw files.
+
+    Scans of directories exclude them. Scans of object stores do not.
+    """
+    read, written = workspace.location, temporary.location
+    if not isinstance(read, SourceAddress) or not isinstance(written, ObjectAddress):
+        return
+    first, second = (f"{path}/" for path in (read.storage_path, written.storage_path))
+    if first.startswith(second) or second.startswith(first):
+        raise WorkspaceSettingError(
+            f"Workspace [{workspace.name}] overlaps with the temporary workspace [{temporary.name}]. Give them "
+            "different prefixes, none of which contains the other, or different buckets."
+        )
 
 
 def _directory_of(name: str, uri: str, *, is_writable: bool) -> Path:

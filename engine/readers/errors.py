@@ -1,9 +1,8 @@
 """Errors of the file formats, and the conversion of pyarrow's errors to these errors.
 
 FileError
-├── FormatError             LODGE_MALFORMED_FILE
-│   └── RowTooLongError     LODGE_ROW_TOO_LONG
-└── FileChangedError        LODGE_FILE_CHANGED
+└── FormatError             LODGE_MALFORMED_FILE
+    └── RowTooLongError     LODGE_ROW_TOO_LONG
 """
 
 from collections.abc import Iterator
@@ -41,21 +40,6 @@ class RowTooLongError(FormatError):
     def __init__(self, context: ErrorContext, limit_bytes: int, advice: str) -> None:
         super().__init__(context, f"it is longer than {limit_bytes:,} bytes (option 'max_line_bytes'); {advice}")
         self.limit_bytes = limit_bytes
-
-
-class FileChangedError(FileError):
-    """Raised if a file has changed since it was listed."""
-
-    condition = "LODGE_FILE_CHANGED"
-    sql_state = "58030"
-
-    def __init__(self, context: ErrorContext, listed_bytes: int, found_bytes: int) -> None:
-        super().__init__(
-            context.workspace,
-            context.path,
-            f" changed while it was scanned: it had {listed_bytes:,} bytes and has {found_bytes:,}. Run the "
-            "statement again when no process writes to the file.",
-        )
 
 
 @contextmanager

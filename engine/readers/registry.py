@@ -26,6 +26,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Self
 
 from engine.errors import EngineError, NoReaderError, ScanOptionError, describe_cause
+from engine.options import is_options
 from engine.readers.columnar.ipc import IpcFormat
 from engine.readers.columnar.orc import OrcFormat
 from engine.readers.columnar.parquet import ParquetFormat
@@ -152,4 +153,6 @@ def _load(plugin: EntryPoint) -> ReaderFormat:
         _ = (one.name.lower(), *one.suffixes, one.options, one.discover, one.reader, one.splits)
     except (ImportError, AttributeError, TypeError) as error:
         raise ReaderPluginError(plugin.name, f"cannot be loaded: {describe_cause(error)}") from error
+    if not is_options(one.options):
+        raise ReaderPluginError(plugin.name, "has options that are not a class of engine.options")
     return one

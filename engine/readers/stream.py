@@ -18,14 +18,29 @@ from typing import BinaryIO, Self, cast
 
 import pyarrow as pa
 
-from engine.errors import UnreadableFileError
-from engine.readers.errors import FileChangedError, FormatError, one_line
+from engine.errors import FileChangedError, UnreadableFileError
+from engine.readers.errors import FormatError, one_line
 from engine.scan.reader import SourceFile
 from engine.suffixes import compression_of
 
 UTF_8 = "utf-8"
 
 _SKIP_BYTES = 4 * 1024 * 1024
+
+
+def to_encoding(value: str) -> str:
+    """Return the name that Python uses for an encoding.
+
+    Raises:
+        ValueError: If Python does not support the encoding.
+    """
+    try:
+        name = codecs.lookup(value).name
+        "a".encode(name)
+        codecs.getincrementaldecoder(name)
+    except (LookupError, UnicodeError):
+        raise ValueError("is not a text encoding that Python supports") from None
+    return name
 
 
 def open_checked(file: SourceFile) -> BinaryIO:
@@ -60,7 +75,7 @@ def check_size(file: SourceFile, raw: BinaryIO) -> None:
     except OSError as error:
         raise _unreadable(file, error) from None
     if size_bytes != file.size_bytes:
-        raise FileChangedError(file.context, file.size_bytes, size_bytes)
+        raise FileChangedError(file.context, f"it had {file.size_bytes:,} bytes and has {size_bytes:,}")
 
 
 class ByteStream:

@@ -20,7 +20,8 @@ from typing import Self
 
 import pyarrow as pa
 
-from engine.errors import ProjectionError
+from engine.errors import ProjectionError, ValueConversionError
+from engine.scan.partition_columns import convert_value, partition_pairs
 from engine.scan_source import IMPLICIT_NAME
 from engine.schema import fold_case
 
@@ -79,9 +80,24 @@ class FileLocation:
             return self.directories[index] if index < len(self.directories) else None
         return _FILE_COLUMNS[fold_case(name)](self.path)
 
+    def scalar(self, field: pa.Field) -> pa.Scalar:
+        """Return the value of an implicit column or of a partition column, with the type of the column.
+
+        Raises:
+            ValueConversionError: If the value does not match the type that a user has declared.
+        """
+        if IMPLICIT_NAME.fullmatch(field.name):
+            return pa.scalar(self.value(field.name), field.type)
+        name = fold_case(field.name)
+        text = next((value for key, value in partition_pairs(self.directories) if fold_case(key) == name), None)
+        try:
+            return convert_value(text, field.type)
+        except ValueError:
+            raise ValueConversionError(field.name, text, str(field.type)) from None
+
     def column(self, field: pa.Field, rows: int) -> pa.Array:
-        """Return the array of an implicit column for the given number of rows."""
-        return pa.repeat(pa.scalar(self.value(field.name), field.type), rows)
+        """Return the array of an implicit column or of a partition column for the given number of rows."""
+        return pa.repeat(self.scalar(field), rows)
 
 
 def partition_fields(locations: Iterable[FileLocation]) -> Sequence[pa.Field]:

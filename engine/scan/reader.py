@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, ClassVar, Protocol, runtime_checkable
 
 import pyarrow as pa
-from pydantic import BaseModel
 
 from engine.context import ErrorContext
 from engine.result_set.loader import ResultSetLoader
@@ -165,12 +164,12 @@ class ReaderFormat(Protocol):
     Attributes:
         name: The name of the format in the option ``format``.
         suffixes: The suffixes of files with this format, such as ``.csv``.
-        options: The options of the readers.
+        options: The options of the readers, as a class of :mod:`engine.options`.
     """
 
     name: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]]
-    options: ClassVar[type[BaseModel]]
+    options: ClassVar[type]
 
     def discover(self, file: SourceFile, options: Any) -> TupleSchema:
         """Return the schema of a whole file.

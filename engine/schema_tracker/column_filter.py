@@ -105,6 +105,9 @@ class ColumnFilter:
         return by_wildcard and self.admit(f"{self.prefix}{quote_name(field.name)}")
 
     def _conform(self, field: pa.Field, promised: pa.Field) -> ProjectedColumn:
+        is_same = field.type.num_fields == 0 and field.type.equals(promised.type)
+        if is_same and (promised.nullable or not field.nullable):
+            return ProjectedColumn(promised, PROJECT_ALL)
         inner = self.at(promised.name)
         type_ = None
         if promised.nullable or not field.nullable:

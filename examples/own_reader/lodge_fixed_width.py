@@ -18,10 +18,10 @@ from types import MappingProxyType
 from typing import ClassVar
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from engine.context import ErrorContext
 from engine.errors import ValueConversionError
+from engine.options import Text, option
 from engine.readers.errors import FormatError
 from engine.readers.lines import LineBlocks
 from engine.result_set.writers.column import ColumnWriter
@@ -34,23 +34,6 @@ _COLUMN = re.compile(r"\s*(?P<name>\w+)\s+(?P<type>int|string)\s+(?P<width>[1-9]
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
-class FixedWidthOptions(BaseModel):
-    """Options of fixed-width text."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    columns: str = Field(
-        description="The name, type (`int` or `string`) and width in characters of each column, separated by commas: "
-        "`id int 4, name string 10`."
-    )
-
-    @field_validator("columns")
-    @classmethod
-    def _check_columns(cls, value: str) -> str:
-        columns_of(value)
-        return value
-
-
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column and its position in each line: from character ``start`` up to, but not including, ``end``."""
@@ -60,7 +43,7 @@ class Column:
     end: int
 
 
-def columns_of(text: str) -> list[Column]:
+def columns_of(text: str) -> tuple[Column, ...]:
     """Parse the option ``columns``.
 
     Raises:
@@ -75,7 +58,18 @@ def columns_of(text: str) -> list[Column]:
         end = start + int(found["width"])
         columns.append(Column(pa.field(found["name"], TYPES[found["type"]]), start, end))
         start = end
-    return columns
+    return tuple(columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedWidthOptions:
+    """Options of fixed-width text."""
+
+    columns: tuple[Column, ...] = option(
+        Text(columns_of),
+        description="The name, type (`int` or `string`) and width in characters of each column, separated by commas: "
+        "`id int 4, name string 10`.",
+    )
 
 
 class FixedWidthFormat:
@@ -83,10 +77,10 @@ class FixedWidthFormat:
 
     name: ClassVar[str] = "fixed_width"
     suffixes: ClassVar[tuple[str, ...]] = (".fwf",)
-    options: ClassVar[type[BaseModel]] = FixedWidthOptions
+    options: ClassVar[type] = FixedWidthOptions
 
     def discover(self, file: SourceFile, options: FixedWidthOptions) -> TupleSchema:
-        return TupleSchema(column.field for column in columns_of(options.columns))
+        return TupleSchema(column.field for column in options.columns)
 
     def reader(self, file: SourceFile, options: FixedWidthOptions) -> RowBatchReader:
         return FixedWidthReader(file, options)
@@ -100,7 +94,7 @@ class FixedWidthReader:
 
     def __init__(self, file: SourceFile, options: FixedWidthOptions) -> None:
         self._file = file
-        self._columns = columns_of(options.columns)
+        self._columns = options.columns
         self._open_files = ExitStack()
 
     def open(self, negotiator: SchemaNegotiator) -> bool:

@@ -12,6 +12,7 @@ from engine.scan_source import FORMAT
 from gateway.errors import GatewayError, table_not_found
 from gateway.names.scan_relations import NO_OPTIONS, build_scan_relation
 from gateway.names.targets import TargetKind, is_same_name, parse_target, schema_not_found
+from gateway.scans.planner import SessionScans
 from gateway.session_settings import SessionSettings
 from gateway.sql.identifier_clauses import resolve_identifier_clauses
 from gateway.sql.lexer import tokenize
@@ -34,11 +35,13 @@ class NameLookup:
         workspaces: All workspaces.
         tables: The temporary tables of the session.
         settings: The settings of the session.
+        scans: Plans the scans of the session. None if they are not planned.
     """
 
     workspaces: Workspaces
     tables: Sequence[TemporaryTable]
     settings: SessionSettings
+    scans: SessionScans | None = None
 
     def count_workspace_parts(self, parts: Sequence[str]) -> int:
         """Return how many leading parts of a name form a workspace name, or 0."""

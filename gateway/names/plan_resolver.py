@@ -28,13 +28,16 @@ from google.protobuf.message import Message
 from pyspark.sql.connect.proto import commands_pb2, expressions_pb2, relations_pb2
 
 from engine.errors import ScanOptionError
-from engine.scan_source import FORMAT, SOURCE_OPTIONS, ScanSource
+from engine.scan_source import FORMAT, PLANNED, SOURCE_OPTIONS, ScanSource
 from gateway.errors import GatewayError
 from gateway.names.catalog_calls import resolve_catalog_call
 from gateway.names.embedded_statements import TextPlace
 from gateway.names.name_lookup import ONE_PATH, NameLookup
 from gateway.names.plan_messages import find_command_texts, find_messages_with_names
+from gateway.names.scan_relations import find_scans
 from gateway.names.sql_text_resolver import SqlTextResolver
+from gateway.scans.scan_summary import ScanSummary
+from gateway.scans.spark_readers import may_replace_scans
 from gateway.sql.name_syntax import qualify_with_session, quote_name
 from gateway.sql_relations import read_parameters, read_sql_command, remove_positional_parameters
 from workspace.name_comparison import comparable_name
@@ -63,6 +66,17 @@ class PlanResolver(NameLookup):
             GatewayError: If a name cannot be resolved, or a SQL text is not allowed.
         """
         return _PlanResolution(self).resolve(message, aliases)
+
+    async def plan_scans(self, message: Message) -> Sequence[ScanSummary]:
+        """Plan the scans in a message whose names are resolved, in place. Return what is known about them.
+
+        Raises:
+            GatewayError: If the files of a scan cannot be listed or examined, or their schemas conflict.
+        """
+        if self.scans is None:
+            return ()
+        spark_formats = self.settings.first_readers if may_replace_scans(message) else ()
+        return await self.scans.plan(find_scans(message), spark_formats)
 
 
 class _PlanResolution:
@@ -200,7 +214,7 @@ class _PlanResolution:
         """
         source = relation.read.data_source
         options = {key.lower(): value for key, value in source.options.items()}
-        if source.schema:
+        if source.schema and PLANNED not in options:
             options["schema"] = source.schema
         if "workspace" in options and not source.paths:
             return self._resolve_scan_again(relation, options)

@@ -13,7 +13,8 @@ Guarantees:
 3. No step blocks other sessions. Large requests are processed in threads, and files are accessed in threads.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
@@ -26,10 +27,13 @@ from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, Tex
 from gateway.names.path_checks import PathChecks
 from gateway.names.plan_messages import find_command_texts, find_messages_with_names
 from gateway.names.plan_resolver import PlanResolver
+from gateway.names.scan_relations import find_scans
 from gateway.names.word_search import WordSearch
 from gateway.plan_decoding import DecodedAnalysis, DecodedPlan, PlanDecoder, UnreadablePlanError
 from gateway.request_pools import RequestPools
 from gateway.requests import Request
+from gateway.scans.plannings import Plannings
+from gateway.scans.scan_summary import ScanSummary
 from gateway.sql.name_syntax import parse_name
 from gateway.sql_relations import find_sql_relation
 from workspace.workspaces import Workspaces
@@ -49,6 +53,19 @@ _CHANGING = WordSearch(CHANGING_WORDS)
 _RUNNING = WordSearch(RUNNING_WORDS)
 
 
+@dataclass(frozen=True, slots=True)
+class ResolvedAnalysis:
+    """An ``AnalyzePlan`` request with all names resolved.
+
+    Attributes:
+        data: The encoded request.
+        scans: What is known about its scans.
+    """
+
+    data: bytes
+    scans: Sequence[ScanSummary] = ()
+
+
 class RequestResolver:
     """Resolves the names in requests.
 
@@ -56,9 +73,13 @@ class RequestResolver:
         workspaces: The configured workspaces.
         paths: The check of the paths in requests.
         pools: The threads and the memory for large requests.
+        plannings: The statements whose scans are being planned.
     """
 
-    def __init__(self, workspaces: CurrentWorkspaces, paths: PathChecks, pools: RequestPools) -> None:
+    def __init__(
+        self, workspaces: CurrentWorkspaces, paths: PathChecks, pools: RequestPools, plannings: Plannings
+    ) -> None:
+        self._plannings = plannings
         self._workspaces = workspaces
         self._paths = paths
         self._pools = pools
@@ -83,18 +104,17 @@ class RequestResolver:
         resolver = await self._get_needed_resolver(request.data, decoded.plan, get_resolver, is_needed=is_compressed)
         if resolver is None or not await self._workspaces.reads.run_or_abandon(resolver.resolve, decoded.plan):
             return request
+        if find_scans(decoded.plan):
+            await self._plannings.run(request.key, request.decode_without_plan(), resolver.plan_scans(decoded.plan))
         encoded = await self._plans.encode(decoded)
         return await self._pools.decode(len(request.data), request.with_plan, encoded)
 
-    async def resolve_analysis(self, request: bytes, get_resolver: GetResolver) -> bytes:
+    async def resolve_analysis(self, request: bytes, get_resolver: GetResolver) -> "ResolvedAnalysis":
         """Resolve the names in an ``AnalyzePlan`` request.
 
         Args:
             request: The encoded request.
             get_resolver: A function that returns the resolver of the session.
-
-        Returns:
-            The encoded request with all names resolved.
 
         Raises:
             GatewayError: If a name cannot be resolved, or the plan is not allowed.
@@ -104,13 +124,18 @@ class RequestResolver:
             await self._paths.check(request, analysis.messages)
             message, is_compressed = analysis.message, bool(analysis.compressed)
             if not is_compressed and not await self._may_concern_lodge(request):
-                return request
+                return ResolvedAnalysis(request)
             resolver = await self._get_needed_resolver(request, message, get_resolver, is_needed=is_compressed)
             if resolver is None or not await self._workspaces.reads.run_or_abandon(
                 _resolve_analysis, analysis, resolver
             ):
-                return request
-            return await self._pools.decode(len(request), message.SerializeToString)
+                return ResolvedAnalysis(request)
+            scans: list[ScanSummary] = []
+            for plan, compressed in analysis.compressed:
+                scans += await resolver.plan_scans(compressed.plan)
+                plan.CopyFrom(compressed.to_plan())
+            scans += await resolver.plan_scans(message)
+            return ResolvedAnalysis(await self._pools.decode(len(request), message.SerializeToString), scans)
 
     async def resolve_deep_plan(
         self, request: bytes, kind: type[Message], error: UnreadablePlanError, get_resolver: GetResolver
@@ -140,7 +165,11 @@ class RequestResolver:
             resolver = await get_resolver()
             if command is not None:
                 _refuse_command(command, resolver)
-            return await self._workspaces.reads.run_or_abandon(_resolve_parts, plan, resolver) or request
+            if not await self._workspaces.reads.run_or_abandon(_resolve_parts, plan, resolver):
+                return request
+            for part in plan.parts:
+                await resolver.plan_scans(part)
+            return await self._pools.decode(len(request), plan.encode)
         except UnreadablePlanError:
             await self._refuse_unreadable(error, get_resolver)
             return request
@@ -209,19 +238,17 @@ def _check_texts(message: Message) -> bool:
 def _resolve_analysis(analysis: DecodedAnalysis, resolver: PlanResolver) -> bool:
     """Resolve the names in an ``AnalyzePlan`` request in place. Return whether the request was changed."""
     changed = False
-    for plan, decoded in analysis.compressed:
-        if resolver.resolve(decoded.plan):
-            plan.CopyFrom(decoded.to_plan())
-            changed = True
+    for _, decoded in analysis.compressed:
+        changed |= resolver.resolve(decoded.plan)
     return resolver.resolve(analysis.message) or changed
 
 
-def _resolve_parts(plan: DeepPlan, resolver: PlanResolver) -> bytes | None:
-    """Return the encoded request with all names resolved. None if nothing changed."""
+def _resolve_parts(plan: DeepPlan, resolver: PlanResolver) -> bool:
+    """Resolve the names in the parts of a request in place. Return whether a part was changed."""
     changed = False
     for part in plan.parts:
         changed |= resolver.resolve(part, plan.aliases)
-    return plan.encode() if changed else None
+    return changed
 
 
 def _refuse_command(command: commands_pb2.Command, resolver: PlanResolver) -> None:

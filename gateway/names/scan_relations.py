@@ -15,12 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from google.protobuf.message import Message
 from pyspark.sql.connect.proto import relations_pb2
 
 from engine.errors import ScanOptionError
 from engine.scan_source import FORMAT, ScanSource, has_reader, known_schema, selected_directory, supported_suffixes
 from gateway.errors import GatewayError, ParseError, table_not_found
 from gateway.file_systems import file_systems
+from gateway.names.plan_messages import find_messages_with_names
+from gateway.scans.scan_sources import source_in
 from gateway.sql.column_pruning import find_mentioned_names
 from gateway.sql.lexer import Token
 from gateway.sql.name_syntax import quote_name
@@ -33,6 +36,8 @@ _READABLE = re.compile(r"[^0-9A-Za-z]+")
 _MAX_ALIAS_STEM = 40
 
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+
+DataSource = relations_pb2.Read.DataSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,9 @@ def build_scan_relation(
     Raises:
         GatewayError: If the path does not exist, is forbidden or has no reader, or an option is invalid.
     """
+    if workspace.is_remote_source:
+        source = source_in(workspaces, workspace, _check_remote_path(workspace, path))
+        return _to_relation(source, dict(options), mentioned, time_zone, known=None)
     with file_systems.access(workspace):
         return _build_scan_relation(
             workspaces, workspace, path, options=options, mentioned=mentioned, time_zone=time_zone
@@ -140,14 +148,25 @@ def _build_scan_relation(
             f"No reader supports the suffix of file [{path}] in workspace [{workspace.name}]. The supported suffixes "
             f"are {', '.join(supported_suffixes())}. For files with another suffix, set the option [format].",
         )
-    excluded = tuple(str(root) for root in workspaces.temporary_roots if isinstance(root, Path))
-    source = ScanSource(workspace.name, str(workspace.root), path, excluded=excluded)
+    source = source_in(workspaces, workspace, path)
+    known = known_schema(path, reader_options, mentioned) if real.is_file() else None
+    return _to_relation(source, reader_options, mentioned, time_zone, known=known)
+
+
+def _to_relation(
+    source: ScanSource,
+    options: Mapping[str, str],
+    mentioned: frozenset[str] | None,
+    time_zone: str | None,
+    *,
+    known: str | None,
+) -> relations_pb2.Relation:
+    reader_options = {key.lower(): value for key, value in options.items()}
+    if time_zone is not None:
+        reader_options.setdefault("time_zone", time_zone)
     relation = relations_pb2.Relation()
     read = relation.read.data_source
     read.format = FORMAT
-    if time_zone is not None:
-        reader_options.setdefault("time_zone", time_zone)
-    known = known_schema(path, reader_options, mentioned) if real.is_file() else None
     read.schema = reader_options.pop("schema", "") or known or ""
     try:
         read.options.update(source.to_options(reader=reader_options, mentioned=mentioned))
@@ -156,6 +175,12 @@ def _build_scan_relation(
     if not read.schema:
         read.ClearField("schema")
     return relation
+
+
+def find_scans(message: Message) -> Sequence[relations_pb2.Relation]:
+    """Return the scan relations in a plan whose names are resolved."""
+    relations = (each for each in find_messages_with_names(message) if isinstance(each, relations_pb2.Relation))
+    return [each for each in relations if each.read.data_source.format == FORMAT]
 
 
 def generate_alias(path: str, length: int) -> str:
@@ -170,6 +195,19 @@ def generate_alias(path: str, length: int) -> str:
     unique = secrets.token_hex(4)
     stem = _READABLE.sub("_", path)[: max(min(length - len(unique) - 2, _MAX_ALIAS_STEM), 0)]
     return f"_{stem}_{unique}" if stem else f"_{unique}"
+
+
+def _check_remote_path(workspace: Workspace, path: str) -> str:
+    """Return the path of a scan in an object store or HDFS. The engine finds out whether it exists."""
+    names = path.split("/")
+    if path != "." and ("\0" in path or not {"", ".", ".."}.isdisjoint(names)):
+        raise GatewayError(
+            "LODGE_PATH_REFUSED",
+            "42501",
+            f"Path [{path}] of workspace [{workspace.name}] is not allowed. Use a path relative to the workspace, "
+            "without '..', '.' or empty names.",
+        )
+    return path
 
 
 def _resolve_path(workspaces: Workspaces, workspace: Workspace, path: str) -> Path:

@@ -34,8 +34,8 @@ def find_mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, i
     """
     names: set[str] = set()
     words = [token for token in tokens if not any(start <= token.start < end for start, end in spans)]
-    if _has_bare_from(words):
-        return None
+    if _has_bare_from(words) or not any(token.keyword == "SELECT" for token in words):
+        return None  # for example DESCRIBE and SHOW COLUMNS, which need all columns without naming them
     for index, token in enumerate(words):
         if token.keyword in _DOUBTFUL or token.kind in (TokenKind.UNKNOWN, TokenKind.URI):
             return None

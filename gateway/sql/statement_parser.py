@@ -33,7 +33,16 @@ from gateway.sql.drop_and_alter import parse_alter, parse_drop, parse_merge_or_u
 from gateway.sql.insert import parse_insert, parse_insert_after_from, parse_insert_after_with
 from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, blank_out, skip_blank
 from gateway.sql.show import parse_close, parse_show
-from gateway.sql.statements import CreateTable, CreateTemporaryTable, CreateView, Explain, HasQuery, Insert, Statement
+from gateway.sql.statements import (
+    CreateTable,
+    CreateTemporaryTable,
+    CreateView,
+    Explain,
+    ExplainSparkStatement,
+    HasQuery,
+    Insert,
+    Statement,
+)
 
 
 def parse_statement(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Statement | None:
@@ -122,13 +131,15 @@ def _parse_replace(cursor: Cursor) -> CreateTable | None:
     return parse_create_table(cursor, has_other_clauses=True) if cursor.take("REPLACE", "TABLE") else None
 
 
-def _parse_explain(cursor: Cursor) -> Explain | None:
+def _parse_explain(cursor: Cursor) -> Explain | ExplainSparkStatement | None:
     cursor.take("EXPLAIN")
     cursor.take_any("LOGICAL", "FORMATTED", "EXTENDED", "CODEGEN", "COST")
     first = cursor.current
-    table = _parse_create(cursor) if first is not None and cursor.keyword() == "CREATE" else None
-    if first is None or not isinstance(table, CreateTemporaryTable) or table.query_span is None:
+    if first is None:
         return None
+    table = _parse_create(cursor) if cursor.keyword() == "CREATE" else None
+    if not isinstance(table, CreateTemporaryTable) or table.query_span is None:
+        return ExplainSparkStatement()
     start, end = table.query_span
     return Explain(table=table, prefix_span=(first.start, start), end=end)
 

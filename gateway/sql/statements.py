@@ -282,6 +282,11 @@ class Explain:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class ExplainSparkStatement:
+    """``EXPLAIN [mode] statement`` for a statement that Spark executes."""
+
+
 class ModificationKind(enum.Enum):
     """A row modification that temporary tables do not support.
 
@@ -335,6 +340,7 @@ Statement = (
     | AlterRelation
     | CreateView
     | Explain
+    | ExplainSparkStatement
     | MergeOrUpdate
     | CacheTableAs
 )

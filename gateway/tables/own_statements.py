@@ -8,9 +8,10 @@ and for all other commands.
 import asyncio
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import structlog
 from pyspark.sql.connect.proto import base_pb2
@@ -28,6 +29,8 @@ from gateway.operations import Operation, Operations, Runner
 from gateway.request_pools import RequestPools
 from gateway.requests import Request
 from gateway.responses import Response, build_row_response
+from gateway.scans.planner import ScanPlanner, SessionScans
+from gateway.scans.plannings import Plannings
 from gateway.session_settings import SessionSettings
 from gateway.sessions.adoption import find_abandoned
 from gateway.sessions.registry import Sessions
@@ -76,6 +79,8 @@ class OwnStatements:
         audit: The audit events of this replica.
         pools: The threads that parse long SQL texts and resolve names.
         drain: What this replica hands over when it stops.
+        planner: Plans the scans of statements.
+        plannings: The statements whose scans are being planned.
     """
 
     def __init__(
@@ -90,6 +95,8 @@ class OwnStatements:
         audit: Audit,
         pools: RequestPools,
         drain: Drain,
+        planner: ScanPlanner,
+        plannings: Plannings,
     ) -> None:
         self._drain = drain
         self._replica = replica
@@ -99,6 +106,8 @@ class OwnStatements:
         self._workspaces = workspaces
         self._config = config
         self._pools = pools
+        self._planner = planner
+        self._plannings = plannings
         self._records = TableRecords(storage)
         self._executor = StatementExecutor(replica, storage, sessions, drain)
         quotas = Quotas(config.limits, self._records)
@@ -138,7 +147,14 @@ class OwnStatements:
         record = await self._read_record(session, backend, settings)
         if await self._tables.complete_published(_execution_of_lodge(session, backend), record):
             record = await self._read_record(session, backend, settings)
-        return PlanResolver(self._workspaces.now, record.tables, settings)
+        return self._resolver(session, backend, record, settings)
+
+    def _resolver(
+        self, session: Session, backend: BackendSession, record: SessionRecord, settings: SessionSettings
+    ) -> PlanResolver:
+        workspaces = self._workspaces.now
+        scans = SessionScans(self._planner, session.key.principal, backend, workspaces)
+        return PlanResolver(workspaces, record.tables, settings, scans)
 
     async def start(
         self, session: Session, request: Request, plan: base_pb2.Plan, metadata: Metadata
@@ -182,17 +198,18 @@ class OwnStatements:
             return operation
         if await self._tables.complete_published(execution, record):
             record = await self._read_record(session, backend, settings)
-        names = PlanResolver(self._workspaces.now, record.tables, settings)
+        names = self._resolver(session, backend, record, settings)
         context = StatementContext(execution, record, names, self._workspaces.reads)
-        work: Runner | None
+        work: Coroutine[Any, Any, Runner | None]
         if relation is not None and sql is not None and recognition is not None and statement is not None:
             evaluated = await recognition.evaluate_names(statement, sql, settings.dialect)
-            work = await self._sql.work(statement, SqlStatement(context, relation, evaluated))
+            work = self._sql.work(statement, SqlStatement(context, relation, evaluated))
         else:
-            work = await self._commands.work(context, plan)
-        if work is None:
+            work = self._commands.work(context, plan)
+        runner = await self._plannings.run(session.key, operation.request, work)
+        if runner is None:
             return None
-        self._operations.start(operation, lambda: self._run_or_follow(work, execution))
+        self._operations.start(operation, lambda: self._run_or_follow(runner, execution))
         return operation
 
     async def running_writes(self, session: Session) -> Mapping[str, str]:

@@ -3,6 +3,7 @@
 Source: [temporary-tables §5.1.1-5.1.12, §5.4]; [databricks-temporary-tables] where ``temporary-tables`` has no rule.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial, singledispatchmethod
 
@@ -12,6 +13,8 @@ from gateway.errors import BackendError, table_not_found, view_not_found
 from gateway.names.targets import Target, TargetKind, schema_not_found
 from gateway.operations import Runner
 from gateway.responses import Response, build_row_response, build_sql_response
+from gateway.scans.explanations import add_scans_to_rows
+from gateway.scans.scan_summary import ScanSummary
 from gateway.sql import statements
 from gateway.sql.name_syntax import quote_name
 from gateway.stored_tables.listings import list_temporary_tables, list_workspace_tables
@@ -208,7 +211,15 @@ class SqlCommands:
     @work.register
     async def _explain(self, statement: statements.Explain, sql: SqlStatement) -> Runner | None:
         await _new_name(sql.context, sql.target(statement.table.name, "EXPLAIN CREATE TEMPORARY TABLE"))
-        return partial(sql.context.backend.execute_sql, await sql.query(statement))
+        resolved, scans = await sql.context.resolve_explanation(sql.unresolved_query(statement))
+        return partial(_explain, sql.context, resolved, scans)
+
+    @work.register
+    async def _explain_spark_statement(
+        self, statement: statements.ExplainSparkStatement, sql: SqlStatement
+    ) -> Runner | None:
+        resolved, scans = await sql.context.resolve_explanation(sql.relation)
+        return partial(_explain, sql.context, resolved, scans) if scans else None
 
     @work.register
     async def _show_temporary_tables(
@@ -252,6 +263,14 @@ class SqlCommands:
             return build_row_response({"createtab_stmt": await text()})
 
         return show
+
+
+async def _explain(
+    context: StatementContext, explanation: relations_pb2.Relation, scans: Sequence[ScanSummary]
+) -> Response:
+    """Execute ``EXPLAIN``. Return the answer of Spark with what is known about the scans."""
+    answer = await context.backend.execute_sql(explanation)
+    return add_scans_to_rows(answer, scans) if scans else answer
 
 
 async def _new_name(context: StatementContext, target: Target) -> str:

@@ -68,11 +68,15 @@ class SqlStatement:
         Raises:
             GatewayError: If a name cannot be resolved.
         """
+        return await self.context.resolve(self.unresolved_query(statement))
+
+    def unresolved_query(self, statement: HasQuery) -> relations_pb2.Relation:
+        """Return the query of a statement as a relation."""
         query = relations_pb2.Relation()
         query.CopyFrom(self.relation)
         sql = _sql(query)
         sql.query = extract_query(sql.query, statement)
-        return await self.context.resolve(query)
+        return query
 
 
 def _sql(relation: relations_pb2.Relation) -> relations_pb2.SQL:

@@ -11,6 +11,7 @@ from gateway.names.plan_resolver import PlanResolver
 from gateway.names.targets import Target, TargetKind, find_temporary_table, parse_target, schema_not_found
 from gateway.operations import Operation
 from gateway.pools import Pool
+from gateway.scans.scan_summary import ScanSummary
 from gateway.session_settings import SessionSettings
 from gateway.sessions.session import Session
 from workspace.records import SessionRecord, TemporaryTable
@@ -89,11 +90,26 @@ class StatementContext:
             raise schema_not_found(target.schema, self.workspaces)
 
     async def resolve(self, relation: relations_pb2.Relation) -> relations_pb2.Relation:
-        """Return a relation with all names resolved.
+        """Return a relation with all names resolved, and all scans planned.
 
         Raises:
-            GatewayError: If a name cannot be resolved.
+            GatewayError: If a name cannot be resolved, or a scan cannot be planned.
         """
         plan = base_pb2.Plan(root=relation)
         await self.workspace_reads.run_or_abandon(self.names.resolve, plan)
+        await self.names.plan_scans(plan.root)
         return plan.root
+
+    async def resolve_explanation(
+        self, relation: relations_pb2.Relation
+    ) -> tuple[relations_pb2.Relation, Sequence[ScanSummary]]:
+        """Return an ``EXPLAIN`` statement with all names resolved and all scans planned, and what is known about them.
+
+        Raises:
+            GatewayError: If a name cannot be resolved, or a scan cannot be planned.
+        """
+        command = base_pb2.Plan()
+        command.command.sql_command.input.CopyFrom(relation)
+        await self.workspace_reads.run_or_abandon(self.names.resolve, command)
+        plan = base_pb2.Plan(root=command.command.sql_command.input)
+        return plan.root, await self.names.plan_scans(plan)

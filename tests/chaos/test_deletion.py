@@ -31,8 +31,8 @@ def wait_until_ended(site, session, seconds):
     site.delete_object(session.session_id)
 
     def is_ended():
+        has_record = site.record_of(session.session_id) is not None  # first, because the object is removed last
         there = uuid in site.locations()
-        has_record = site.record_of(session.session_id) is not None
         was_last.append(has_record or not there)
         return not there and not has_record
 

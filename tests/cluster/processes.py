@@ -107,6 +107,9 @@ class Process:
             self._child.wait()
             self._child = None
 
+    def is_running(self) -> bool:
+        return self._child is not None and self._child.poll() is None
+
     def has_ended(self) -> bool:
         """Return whether the process ended without being killed by a test."""
         return self._child is not None and self._child.poll() is not None

@@ -281,6 +281,7 @@ FOUND: Sequence[Case] = [
     jsonl("empty list, then list of structs", lines({"a": []}), lines({"a": [{"b": 1}]})),
     jsonl("empty struct, then struct", lines({"a": {}}), lines({"a": {"b": 1}})),
     jsonl("list of nulls, then of text", lines({"a": [None]}), lines({"a": ["x"]})),
+    jsonl("lists of several nulls, then of text", lines({"a": [None, None]}, {"a": []}), lines({"a": ["x"]})),
     # Nested columns.
     jsonl("list of int, then of double", lines({"a": [1]}, right=[{"a": [1.0]}]), lines({"a": [1.5]})),
     *columnar("list of int, then of double", table({"a": [1]}, right=[{"a": [1.0]}]), table({"a": [1.5]})),

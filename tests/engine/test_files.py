@@ -1,4 +1,4 @@
-"""Numbers in comments are the guarantees of ``engine.files``."""
+"""Numbers in comments are the guarantees of ``engine.storage.local``."""
 
 import contextlib
 import os
@@ -8,15 +8,29 @@ from pathlib import Path
 
 import pytest
 
-from engine import files
 from engine.errors import FileError, NoReaderError, PathNotFoundError, PathRefusedError, UnreadableFileError
-from engine.files import list_files, open_file
+from engine.storage import local
+from engine.storage.files import list_files, open_file
+from engine.storage.listed_file import ListedFile
 
 RACE_SECONDS = 1.0
 
 
+def list_paths(source, **options):
+    return [file.path for file in list_files(source, **options)]
+
+
+def open_path(source, path):
+    """Open a file as a task does that got its listing."""
+    try:
+        version = str(Path(source.root, path).stat().st_mtime_ns)
+    except (OSError, ValueError):
+        version = ""
+    return open_file(source, ListedFile(path, 0, version))
+
+
 def read(source, path):
-    with open_file(source, path) as file:
+    with open_path(source, path) as file:
         return file.read()
 
 
@@ -28,7 +42,7 @@ def test_link_inside_the_workspace_is_followed(workspace):
     workspace.link("file.csv", file)
     workspace.link("directory", workspace.root / "data")
     assert read(workspace.scan("file.csv"), "file.csv") == b"1\n"
-    assert list_files(workspace.scan("directory")) == ["directory/a.csv"]
+    assert list_paths(workspace.scan("directory")) == ["directory/a.csv"]
 
 
 @pytest.mark.parametrize("path", ["link.csv", "d/link", "d/link/secret.csv", "d", "."])
@@ -37,7 +51,7 @@ def test_link_out_of_the_workspace_is_rejected(workspace, path):
     workspace.link("link.csv", workspace.outside / "secret.csv")
     workspace.link("d/link", workspace.outside)
     with pytest.raises(PathRefusedError, match="leads out of the workspace") as raised:
-        list_files(workspace.scan(path))
+        list_paths(workspace.scan(path))
     assert str(workspace.outside) not in str(raised.value)
     assert str(workspace.root) not in str(raised.value)
 
@@ -48,25 +62,25 @@ def test_directory_with_the_workspace_name_as_prefix_is_outside(workspace):
     (neighbour / "a.csv").write_text("1\n")
     workspace.link("a.csv", neighbour / "a.csv")
     with pytest.raises(PathRefusedError, match="leads out"):
-        list_files(workspace.scan("a.csv"))
+        list_paths(workspace.scan("a.csv"))
 
 
 def test_workspace_root_may_be_a_link(workspace, tmp_path):
     workspace.write("a.csv", "1\n")
     (tmp_path / "alias").symlink_to(workspace.root)
     source = type(workspace)(tmp_path / "alias", workspace.outside).scan(".")
-    assert list_files(source) == ["a.csv"]
+    assert list_paths(source) == ["a.csv"]
     assert read(source, "a.csv") == b"1\n"
 
 
 def test_file_replaced_by_a_link_after_listing_is_rejected(workspace):
     file = workspace.write("a.csv")
     source = workspace.scan(".")
-    assert list_files(source) == ["a.csv"]
+    assert list_paths(source) == ["a.csv"]
     file.unlink()
     workspace.link("a.csv", workspace.outside / "secret.csv")
     with pytest.raises(PathRefusedError, match="leads out"):
-        open_file(source, "a.csv")
+        open_path(source, "a.csv")
 
 
 @contextlib.contextmanager
@@ -105,9 +119,14 @@ def results_in_race(workspace, look):
 
 
 def test_link_replaced_in_a_race_never_leads_outside(workspace):
-    workspace.write("data/secret.csv", "public\n")
+    version = str(workspace.write("data/secret.csv", "public\n").stat().st_mtime_ns)
     source = workspace.scan("link")
-    seen, refused = results_in_race(workspace, lambda: [read(source, "link/secret.csv")])
+
+    def look():
+        with open_file(source, ListedFile("link/secret.csv", 0, version)) as file:
+            return [file.read()]
+
+    seen, refused = results_in_race(workspace, look)
     assert seen == {b"public\n"}
     assert refused
 
@@ -115,7 +134,7 @@ def test_link_replaced_in_a_race_never_leads_outside(workspace):
 def test_directory_replaced_in_a_race_never_lists_outside(workspace):
     workspace.write("data/public.csv")
     source = workspace.scan("link")
-    seen, refused = results_in_race(workspace, lambda: list_files(source))
+    seen, refused = results_in_race(workspace, lambda: list_paths(source))
     assert seen == {"link/public.csv"}
     assert refused
 
@@ -123,7 +142,7 @@ def test_directory_replaced_in_a_race_never_lists_outside(workspace):
 def test_walk_omits_the_excluded_directory(workspace):
     workspace.write("a.csv")
     workspace.write("tmp/session/table.csv")
-    assert list_files(workspace.scan(".", excluded=workspace.root / "tmp")) == ["a.csv"]
+    assert list_paths(workspace.scan(".", excluded=workspace.root / "tmp")) == ["a.csv"]
 
 
 @pytest.mark.parametrize("path", ["tmp", "tmp/session", "tmp/session/table.csv", "link", "link.csv"])
@@ -133,9 +152,9 @@ def test_named_path_in_the_excluded_directory_is_rejected(workspace, path):
     workspace.link("link.csv", table)
     source = workspace.scan(path, excluded=workspace.root / "tmp")
     with pytest.raises(PathRefusedError, match="scans may not read"):
-        list_files(source)
+        list_paths(source)
     with pytest.raises(FileError):
-        open_file(source, path)
+        open_path(source, path)
 
 
 def test_link_into_the_excluded_directory_is_rejected(workspace):
@@ -143,7 +162,7 @@ def test_link_into_the_excluded_directory_is_rejected(workspace):
     workspace.write("tmp/session/table.csv")
     workspace.link("link", workspace.root / "tmp" / "session")
     with pytest.raises(PathRefusedError, match="'link' in workspace 'dfs' is refused"):
-        list_files(workspace.scan(".", excluded=workspace.root / "tmp"))
+        list_paths(workspace.scan(".", excluded=workspace.root / "tmp"))
 
 
 def test_no_link_joins_directories_of_an_excluded_workspace(workspace):
@@ -165,22 +184,22 @@ def test_no_link_joins_directories_of_an_excluded_workspace(workspace):
         "*/t/*.csv",
     ):
         with pytest.raises((PathRefusedError, PathNotFoundError)):
-            list_files(workspace.scan(path, excluded=workspace.root))
+            list_paths(workspace.scan(path, excluded=workspace.root))
     with pytest.raises(PathRefusedError, match="scans may not read"):
         read(source, "mine/link/t/secret.csv")
 
 
 def test_excluded_directory_elsewhere_has_no_effect(workspace):
     workspace.write("a.csv")
-    assert list_files(workspace.scan(".", excluded=workspace.outside)) == ["a.csv"]
+    assert list_paths(workspace.scan(".", excluded=workspace.outside)) == ["a.csv"]
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../outside/secret.csv", "d/../../x.csv", "..", "a\0.csv"])
 def test_path_outside_the_workspace_is_rejected(workspace, path):
     with pytest.raises(PathRefusedError, match="must be relative to the workspace"):
-        list_files(workspace.scan(path))
+        list_paths(workspace.scan(path))
     with pytest.raises(PathRefusedError, match="must be relative to the workspace"):
-        open_file(workspace.scan("."), path)
+        open_path(workspace.scan("."), path)
 
 
 # 2: regular files only, and no waiting
@@ -192,28 +211,28 @@ def test_fifo_is_rejected_without_blocking(workspace, path):
     os.mkfifo(workspace.root / "pipe.csv")
     workspace.link("link.csv", workspace.root / "pipe.csv")
     with pytest.raises(UnreadableFileError, match="neither a file nor a directory"):
-        list_files(workspace.scan(path))
+        list_paths(workspace.scan(path))
     with pytest.raises(UnreadableFileError):
-        open_file(workspace.scan(path), path)
+        open_path(workspace.scan(path), path)
 
 
 def test_directory_cannot_be_opened_as_a_file(workspace):
     (workspace.root / "d.csv").mkdir()
     with pytest.raises(UnreadableFileError, match=r"'d\.csv' in workspace 'dfs' cannot be read: it is a directory"):
-        open_file(workspace.scan("d.csv"), "d.csv")
+        open_path(workspace.scan("d.csv"), "d.csv")
 
 
 def test_link_to_itself_is_rejected(workspace):
     workspace.link("a.csv", Path("a.csv"))
     with pytest.raises(UnreadableFileError, match="Too many levels of symbolic links"):
-        list_files(workspace.scan("a.csv"))
+        list_paths(workspace.scan("a.csv"))
 
 
 def test_nothing_is_read_without_proc(workspace, monkeypatch, tmp_path):
     workspace.write("a.csv")
-    monkeypatch.setattr(files, "_OPEN_DESCRIPTORS", tmp_path / "no-proc")
+    monkeypatch.setattr(local, "_OPEN_DESCRIPTORS", tmp_path / "no-proc")
     with pytest.raises(UnreadableFileError, match="location of an open file cannot be checked"):
-        open_file(workspace.scan("."), "a.csv")
+        open_path(workspace.scan("."), "a.csv")
 
 
 # 3: the files of a directory
@@ -221,7 +240,7 @@ def test_nothing_is_read_without_proc(workspace, monkeypatch, tmp_path):
 
 def test_scan_of_a_file_lists_that_file(workspace):
     workspace.write("d/a.csv")
-    assert list_files(workspace.scan("d//a.csv")) == ["d/a.csv"]
+    assert list_paths(workspace.scan("d//a.csv")) == ["d/a.csv"]
 
 
 @pytest.mark.parametrize("path", [".", ""])
@@ -229,25 +248,25 @@ def test_directory_is_listed_in_order(workspace, path):
     names = ["b.csv", "a/2.tsv", "a/10.psv", "a/deep/er/x.CSV", "c.tbl"]
     for name in names:
         workspace.write(name)
-    assert list_files(workspace.scan(path)) == sorted(names)
+    assert list_paths(workspace.scan(path)) == sorted(names)
 
 
 def test_names_with_a_leading_dot_or_underscore_are_omitted(workspace):
     for name in ["a.csv", "_SUCCESS", ".a.csv.crc", "_temporary/x.csv", ".lodge/y.csv", "d/_z.csv"]:
         workspace.write(name)
-    assert list_files(workspace.scan(".")) == ["a.csv"]
+    assert list_paths(workspace.scan(".")) == ["a.csv"]
 
 
 def test_empty_directory_lists_no_files(workspace):
     (workspace.root / "d" / "e").mkdir(parents=True)
-    assert list_files(workspace.scan("d")) == []
+    assert list_paths(workspace.scan("d")) == []
 
 
 def test_directory_with_unknown_suffixes_is_rejected(workspace):
     for name in ["a.csv", "b.xyz", "c/d.txt", "c/e"]:
         workspace.write(name)
     with pytest.raises(NoReaderError, match=r"'b.xyz' in workspace 'dfs', like 2 other .* has no reader") as raised:
-        list_files(workspace.scan("."))
+        list_paths(workspace.scan("."))
     assert raised.value.path == "b.xyz"
     assert ".csv" in raised.value.supported
 
@@ -255,7 +274,7 @@ def test_directory_with_unknown_suffixes_is_rejected(workspace):
 def test_file_without_reader_is_rejected(workspace):
     workspace.write("a.xyz")
     with pytest.raises(NoReaderError, match=r"'a.xyz' in workspace 'dfs' has no reader\. Scan files .*\.csv"):
-        list_files(workspace.scan("a.xyz"))
+        list_paths(workspace.scan("a.xyz"))
 
 
 @pytest.mark.parametrize("path", ["b.csv", "d/b.csv", "a.csv/b.csv", "broken.csv", "broken"])
@@ -264,7 +283,7 @@ def test_missing_path_is_named(workspace, path):
     workspace.link("broken.csv", workspace.root / "gone.csv")
     workspace.link("broken", workspace.root / "gone")
     with pytest.raises(PathNotFoundError, match=f"'{path}' in workspace 'dfs' does not exist"):
-        list_files(workspace.scan(path))
+        list_paths(workspace.scan(path))
 
 
 # 4: no file twice
@@ -276,16 +295,24 @@ def test_two_paths_to_one_file_are_rejected(workspace, name, target):
     workspace.write("year/1.csv")
     workspace.link(name, workspace.root / target)
     with pytest.raises(PathRefusedError, match="leads to the same location"):
-        list_files(workspace.scan("."))
+        list_paths(workspace.scan("."))
 
 
 # Errors
 
 
+def test_directory_with_too_many_files_is_rejected(workspace):
+    for name in ("a.csv", "b/c.csv", "b/d.csv"):
+        workspace.write(name)
+    assert len(local.list_files(workspace.scan("."), max_files=3)) == 3
+    with pytest.raises(UnreadableFileError, match="there are more than 2 files; scan its directories separately"):
+        local.list_files(workspace.scan("."), max_files=2)
+
+
 def test_file_name_with_line_feed_keeps_the_message_on_one_line(workspace):
     workspace.write(os.fsdecode(b"new\nline\xff.xyz"))
     with pytest.raises(NoReaderError) as raised:
-        list_files(workspace.scan("."))
+        list_paths(workspace.scan("."))
     message = str(raised.value)
     assert message.startswith(r"'new\nline\udcff.xyz' in workspace 'dfs' has no reader")
     assert message.encode().count(b"\n") == 0
@@ -298,7 +325,7 @@ def test_no_descriptor_stays_open(workspace):
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     for path in ["d", "d/a.csv", "link", "pipe", ".", "gone"]:
         with contextlib.suppress(FileError):
-            list_files(workspace.scan(path))
+            list_paths(workspace.scan(path))
         with contextlib.suppress(FileError):
-            open_file(workspace.scan("."), path).close()
+            open_path(workspace.scan("."), path).close()
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208

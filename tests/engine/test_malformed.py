@@ -10,9 +10,16 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, orc, parquet
 
-from engine.errors import EngineError, NoReaderError, PathNotFoundError, UnreadableFileError, ValueConversionError
+from engine.errors import (
+    EngineError,
+    FileChangedError,
+    NoReaderError,
+    PathNotFoundError,
+    UnreadableFileError,
+    ValueConversionError,
+)
 from engine.file_scan import FileScan
-from engine.readers.errors import FileChangedError, FormatError, RowTooLongError
+from engine.readers.errors import FormatError, RowTooLongError
 from engine.schema import TupleSchema
 from tests.engine.file_bytes import compressed, write_stream, written
 

@@ -128,7 +128,7 @@ def test_invalid_line_is_rejected_with_file_and_line(workspace, scan, lines, err
     ("options", "problem"),
     [
         ({}, "is missing"),
-        ({"columns": "id int"}, "cannot be 'id int': .* 'id int' is not a name, a type and a width"),
+        ({"columns": "id int"}, "cannot be 'id int': 'id int' is not a name, a type and a width"),
         ({"columns": "id int 0"}, "'id int 0' is not a name, a type and a width"),
         ({"columns": "id int 4", "width": "4"}, "is unknown; the options are columns"),
     ],

@@ -3,7 +3,8 @@
 import pytest
 
 from engine.errors import ScanOptionError
-from engine.scan_options import ScanOptions, validate_options
+from engine.options import parse_options
+from engine.scan_options import ScanOptions
 
 
 @pytest.mark.parametrize(
@@ -19,10 +20,10 @@ from engine.scan_options import ScanOptions, validate_options
     ],
 )
 def test_time_zone_accepts_the_forms_of_java(zone, arrow_zone):
-    assert validate_options(ScanOptions, {"time_zone": zone}).time_zone == arrow_zone
+    assert parse_options(ScanOptions, {"time_zone": zone}).time_zone == arrow_zone
 
 
 @pytest.mark.parametrize("zone", ["", "Berlin", "+99:00", "GMT+", "2"])
 def test_unknown_time_zone_is_rejected(zone):
     with pytest.raises(ScanOptionError, match="is not a time zone"):
-        validate_options(ScanOptions, {"time_zone": zone})
+        parse_options(ScanOptions, {"time_zone": zone})

@@ -31,6 +31,7 @@ BY_SQL = {
     "LODGE_MALFORMED_FILE": "select * from dfs.`broken.jsonl`",
     "LODGE_NO_FILES": "select * from dfs.`empty`",
     "LODGE_NO_READER": "select * from dfs.`a.unknown`",
+    "LODGE_PARTITION_NAMES": "select * from dfs.`partitions`",
     "LODGE_PATH_REFUSED": "select * from dfs.`link.csv`",
     "LODGE_ROW_TOO_LONG": "select * from dfs.`long.csv` with (max_line_bytes = 4096)",
     "LODGE_SCAN_OPTIONS": "select * from dfs.`value.csv` with (nope = 1)",
@@ -130,12 +131,14 @@ def write_files(directory):
         "broken.jsonl": '{"a":1}\n{"a":\n',
         "a.unknown": "x",
         "long.csv": f"{'x' * 10_000}\n",
+        "partitions/a=1/1.jsonl": '{"x":1}\n',
+        "partitions/b=1/2.jsonl": '{"x":2}\n',
         "conflict/1.jsonl": '{"a":1}\n',
         "conflict/2.jsonl": '{"a":{"b":1}}\n',
     }
     for name, text in texts.items():
         path = directory / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     (directory / "empty").mkdir()
     (directory / "link.csv").symlink_to("/etc/hostname")

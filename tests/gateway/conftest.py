@@ -9,9 +9,9 @@ AMOUNT = '"1","Bob","200","false"\n"2","Kate","150","true"\n"3","Tim","20","fals
 
 
 @pytest.fixture(scope="session")
-def lodge(start_lodge, spark_server):
+def lodge(start_shared_lodge, spark_server):
     """A gateway for all tests without special settings."""
-    gateway = start_lodge(backend=spark_server)
+    gateway = start_shared_lodge(backend=spark_server)
     (gateway.files / "amount.csv").write_text(AMOUNT)
     return gateway
 

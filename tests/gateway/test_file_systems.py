@@ -49,6 +49,31 @@ def test_hung_file_system_occupies_a_limited_number_of_threads(tmp_path):
     assert look(hung) == [], "the workspace can be used again"
 
 
+def test_object_store_that_does_not_respond_occupies_a_limited_number_of_threads():
+    systems = FileSystems(max_accesses=1, hung_seconds=0.0, hung_remote_seconds=0.3)
+    lake, other = (Workspace.from_uri(name, f"s3://bucket/{name}") for name in ("dfs", "other"))
+    inside, leave = threading.Event(), threading.Event()
+
+    def stay():
+        with systems.access(lake):
+            inside.set()
+            leave.wait(10)
+
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(stay)
+        inside.wait(10)
+        begun = time.monotonic()
+        with pytest.raises(GatewayError, match=r"LODGE_STORAGE_UNAVAILABLE.*\[dfs\]"), systems.access(lake):
+            pass
+        assert time.monotonic() - begun >= 0.2, "the listing of a large directory is not considered hung at once"
+        with systems.access(other):
+            pass
+        leave.set()
+        first.result(10)
+    with systems.access(lake):
+        pass
+
+
 def test_busy_file_system_delays_further_accesses(tmp_path):
     systems, workspace = FileSystems(max_accesses=1, hung_seconds=10), workspace_at(tmp_path / "busy")
     inside, leave = threading.Event(), threading.Event()

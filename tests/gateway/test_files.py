@@ -243,7 +243,9 @@ def test_filters_skip_row_groups(spark, folder):
     content[last : last + 8] = b"\xff" * 8
     (folder / "a.parquet").write_bytes(content)
     name = f"dfs.`{folder.name}/a.parquet`"
-    assert rows(spark.sql(f"select count(b), max(a) from {name} where A < 900")) == [(900, 899)]
-    assert rows(spark.table(name).where("a in (1, 2) and b = 'x'").groupBy().count()) == [(2,)]
+    scan = f"{name} with (spark_readers = false)"
+    frame = spark.read.option("spark_readers", False).table(name)
+    assert rows(spark.sql(f"select count(b), max(a) from {scan} where A < 900")) == [(900, 899)]
+    assert rows(frame.where("a in (1, 2) and b = 'x'").groupBy().count()) == [(2,)]
     with pytest.raises(PySparkException, match="row group 10"):
-        spark.sql(f"select count(b) from {name} where a > 850").collect()
+        spark.sql(f"select count(b) from {scan} where a > 850").collect()

@@ -64,6 +64,7 @@ async def serve(audit: Audit, limits: AdmissionLimits, error: GatewayError | Non
         paths=unused,
         audited=StatementAudit(audit, detached_timeout_seconds=1, log_query_text=False),
         pools=RequestPools(),
+        plannings=unused,
         drain=Drain(),
     )
     server = aio.server()

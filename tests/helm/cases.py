@@ -205,6 +205,7 @@ EVERYTHING: Values = {
         "removals": 8,
         "resync_period": "10m",
         "session_idle_timeout": "2h",
+        "spark_readers": False,
         "writable_workspace": ["dfs"],
     },
     "gateway": {

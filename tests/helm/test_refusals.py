@@ -28,7 +28,7 @@ WRONG: dict[str, tuple[str, Any]] = {
     "a setting that Lodge does not know": ("config.lease", "15s"),
     "a setting that the chart decides": ("config.records", "files"),
     "an address with a port that is none": ("backend.addresses", ["sc://spark:65536"]),
-    "a workspace in an unknown place": ("workspaces", {"dfs.tmp": "hdfs://name-node/tmp"}),
+    "a workspace in an unknown place": ("workspaces", {"dfs.tmp": "ftp://host/tmp"}),
     "a workspace with a relative path": ("workspaces", {"dfs.tmp": "file://tmp"}),
     "an unknown source of the certificate": ("tls.source", "vault"),
     "a method that does not exist": ("authentication.ldap", {}),
@@ -157,6 +157,7 @@ SETTINGS: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "removals": _COUNTS,
     "resync_period": _DURATIONS,
     "session_idle_timeout": _DURATIONS,
+    "spark_readers": _SWITCHES,
     "writable_workspace": {"taken": ([], ["dfs", "raw"]), "refused": ([7], {"dfs": "dfs"}, 7)},
 }
 """Values that both the chart's schema and Lodge accept, and values that both refuse."""
@@ -255,10 +256,10 @@ LACKING: dict[str, tuple[Values, str, str]] = {
         "workspaces has [dfs.tmp] at [file:///workspace]",
         "workspaces: {dfs.tmp: null}",
     ),
-    "a bucket for anything else": (
-        {"workspaces": {"dfs": "s3://bucket/files"}},
-        "workspaces has [dfs] at [s3://bucket/files]",
-        "file:/// URI",
+    "temporary tables in a storage for raw files": (
+        {"workspaces": {"dfs.tmp": "gs://bucket/files"}},
+        "workspaces has [dfs.tmp] at [gs://bucket/files]",
+        "file:/// or s3:// URI",
     ),
     "no authentication": (
         {"authentication": {"kubernetes": {"enabled": False}}},

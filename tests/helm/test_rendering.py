@@ -413,6 +413,12 @@ def test_default_workspace_can_be_removed(helm: Helm, tmp_path: Path) -> None:
     assert settings.default_temporary_workspace == "s3.tmp"
 
 
+def test_raw_files_can_be_in_any_storage(helm: Helm, tmp_path: Path) -> None:
+    lakes = {"s3": "s3://lake", "gs": "gs://lake/raw", "azure": "abfss://c@account.dfs.core.windows.net/raw"}
+    settings = _settings_of(helm.template(with_values(MINIMAL, {"workspaces": lakes})), tmp_path)
+    assert {name: settings.workspace[name] for name in lakes} == lakes
+
+
 def test_bucket_needs_no_volume_and_reads_credentials_from_secret(helm: Helm) -> None:
     manifests = helm.template(IN_A_BUCKET)
     for deployment in of_kind(manifests, "Deployment"):

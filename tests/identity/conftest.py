@@ -41,7 +41,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
 @pytest.fixture(scope="session", params=KINDS)
 def guarded(
     request: pytest.FixtureRequest,
-    start_lodge: Callable[..., LodgeProcess],
+    start_shared_lodge: Callable[..., LodgeProcess],
     recorder: Recorder,
     authority: CertificateAuthority,
     tmp_path_factory: pytest.TempPathFactory,
@@ -67,12 +67,13 @@ def guarded(
     settings["authentication"] = [dict(each.settings()) for each in methods]
     config = directory / "lodge.yaml"
     config.write_text(yaml.safe_dump(settings))
-    lodge = start_lodge("--config", str(config), backend=recorder.address)
+    lodge = start_shared_lodge("--config", str(config), backend=recorder.address)
     guarded = GuardedGateway(
         method, lodge, target_of(lodge), authority.certificate, recorder, directory / "audit.log", credentials
     )
     yield guarded
     guarded.close()
+    lodge.stop()
 
 
 def make_methods(

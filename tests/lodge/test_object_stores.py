@@ -32,9 +32,25 @@ def test_credentials_in_the_uri_are_refused(tmp_path: Path) -> None:
         assert "SECRET" not in str(refused.value)
 
 
-def test_other_workspaces_cannot_be_in_an_object_store(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"\[dfs\] must be file-based"):
-        workspaces_from(read(*WORKSPACE, "--workspace", "dfs=s3://bucket/data", "--records", "kubernetes"))
+def test_writable_workspaces_cannot_be_in_an_object_store(tmp_path: Path) -> None:
+    lake = ("--workspace", "lake=s3://bucket/data", "--workspace", f"dfs.tmp={tmp_path.as_uri()}")
+    assert workspaces_from(read(*lake)).by_name["lake"].uri == "s3://bucket/data"
+    with pytest.raises(SettingError, match=r"\[lake\] must be file-based, because statements may write to it"):
+        workspaces_from(read(*lake, "--writable-workspace", "lake"))
+
+
+def test_credentials_in_the_uri_of_a_source_are_refused(tmp_path: Path) -> None:
+    for uri in ("s3://KEY:SECRET@bucket", "abfss://c:SECRET@account.dfs.core.windows.net", "gs://b?token=SECRET"):
+        with pytest.raises(SettingError, match=r"The URI of workspace \[lake\]") as refused:
+            workspaces_from(read("--workspace", f"lake={uri}", "--workspace", f"dfs.tmp={tmp_path.as_uri()}"))
+        assert "SECRET" not in str(refused.value)
+
+
+@pytest.mark.parametrize("uri", ["s3://bucket", "s3://bucket/lodge", "s3://bucket/lodge/x?region=eu-central-1"])
+def test_source_may_not_overlap_with_the_temporary_workspace(uri: str) -> None:
+    with pytest.raises(SettingError, match=r"\[lake\] overlaps with the temporary workspace \[dfs.tmp\]"):
+        workspaces_from(read(*WORKSPACE, "--workspace", f"lake={uri}", "--records", "kubernetes"))
+    workspaces_from(read(*WORKSPACE, "--workspace", "lake=s3://bucket/lodge2", "--records", "kubernetes"))
 
 
 def test_impersonation_in_an_object_store_is_refused() -> None:

@@ -9,6 +9,7 @@
     <root>/.lodge/trash/                  removed locations and tables; new locations until they are complete
     <root>/.lodge/roots/                  the other roots of this home (:mod:`workspace.files.roots`)
     <root>/.lodge/table-owners/           owners of permanent tables (:mod:`workspace.files.table_owners`)
+    <root>/.lodge/scan-schemas/           schemas of scanned files (:mod:`workspace.files.schema_segments`)
     <root>/.lodge/home                    the home of this root, unless the root is its own home
     <root>/.lodge/root                    the id of this root
     <root>/.lodge/records                 the id of the session records that refer to the contents of this root
@@ -38,6 +39,7 @@ class Layout:
         self.trash = self.own / "trash"
         self.roots = self.own / "roots"
         self.table_owners = self.own / "table-owners"
+        self.scan_schemas = self.own / "scan-schemas"
         self.home = self.own / "home"
         self.marker = self.own / "root"
         self.records = self.own / "records"

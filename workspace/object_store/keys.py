@@ -6,6 +6,7 @@
     <prefix>/<session uuid>/<table uuid>/...                   tables, as written by the backend
     <prefix>/.lodge/trash/<session uuid>.location              tombstone of a session location
     <prefix>/.lodge/trash/<session uuid>.<table uuid>.table    tombstone of a table
+    <prefix>/.lodge/scan-schemas/<scan>/<segment>              schemas of scanned files
     <prefix>/.lodge/root                                       the id of this root (:mod:`workspace.root_identities`)
     <prefix>/.lodge/records                                    the id of the session records of this root
 """
@@ -53,6 +54,7 @@ class Keys:
         self.root_id = f"{own}/root"
         self.records_id = f"{own}/records"
         self.trash = f"{own}/trash/"
+        self.scan_schemas = f"{own}/scan-schemas/"
 
     def prefix(self, target: Target) -> str:
         """Return the common prefix of all keys of a session location or table."""

@@ -1,10 +1,8 @@
 """The part of ``ReaderFormat`` that all columnar formats have in common."""
 
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
-
-from pydantic import BaseModel, ConfigDict
 
 from engine.packing import pack
 from engine.readers.columnar.columnar_file import ColumnarFile
@@ -15,10 +13,9 @@ from engine.scan.reader import RowBatchReader, SourceFile
 from engine.schema import TupleSchema
 
 
-class NoOptions(BaseModel):
+@dataclass(frozen=True, slots=True)
+class NoOptions:
     """Options of columnar files. There are none."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ColumnarFormat:
@@ -27,7 +24,7 @@ class ColumnarFormat:
     Subclasses define the name, the suffixes and the class of the file.
     """
 
-    options: ClassVar[type[BaseModel]] = NoOptions
+    options: ClassVar[type] = NoOptions
     columnar_file: ClassVar[type[ColumnarFile]]
 
     def discover(self, file: SourceFile, options: Any) -> TupleSchema:
@@ -36,7 +33,11 @@ class ColumnarFormat:
             closing(open_columnar(file, self.columnar_file)) as opened,
             format_errors(file.context, opened.columns.kind),
         ):
-            return scan_schema(opened.columns.schema)
+            return self._schema(opened.columns)
+
+    def _schema(self, columns: Any) -> TupleSchema:
+        """Return the schema of an open file with the types of a scan."""
+        return scan_schema(columns.schema)
 
     def reader(self, file: SourceFile, options: Any) -> RowBatchReader:
         return ColumnarReader(file, self.columnar_file)

@@ -5,6 +5,7 @@ value. A corrupt length can crash the process inside Arrow. In this case, a sing
 """
 
 from collections.abc import Iterator, Sequence
+from datetime import date
 from typing import ClassVar
 
 import pyarrow as pa
@@ -12,10 +13,13 @@ import pyarrow.compute as pc
 from pyarrow import orc
 
 from engine.readers.columnar.format import ColumnarFormat
-from engine.readers.columnar.orc_tail import decimal_digits
+from engine.readers.columnar.orc_tail import OrcTail
+from engine.readers.columnar.spark_orc import mark_columns
 from engine.readers.stream import ArrowFileAdapter
-from engine.schema import MAX_DECIMAL_DIGITS
+from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 from engine.suffixes import SUFFIXES
+
+_FIRST_GREGORIAN = date(1582, 10, 15)
 
 
 class OrcFile:
@@ -26,7 +30,8 @@ class OrcFile:
 
     def __init__(self, file: ArrowFileAdapter) -> None:
         self._file = orc.ORCFile(pa.PythonFile(file, mode="r"))
-        digits = decimal_digits(self._file.reader.serialized_file_tail())
+        self.tail = OrcTail(self._file.reader.serialized_file_tail())
+        digits = self.tail.decimal_digits()
         if digits > MAX_DECIMAL_DIGITS:
             raise pa.ArrowInvalid(f"it has decimals with {digits} digits; the maximum is {MAX_DECIMAL_DIGITS}")
         self.schema: pa.Schema = self._file.schema
@@ -46,7 +51,33 @@ class OrcFile:
         return units
 
     def batches(self, unit: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        yield self._file.read_stripe(unit, columns=list(columns) or self.schema.names[:1])
+        batch = self._file.read_stripe(unit, columns=list(columns) or self.schema.names[:1])
+        if self.tail.is_julian:
+            for column in batch.columns:
+                _refuse_julian_dates(column)
+        yield batch
+
+
+def _refuse_julian_dates(array: pa.Array) -> None:
+    """Check that no date is from before the Gregorian calendar. Arrow does not convert such dates.
+
+    Raises:
+        ArrowInvalid: If there is such a date.
+    """
+    if pa.types.is_date32(array.type):
+        earliest = pc.min(array)
+        if earliest.is_valid and earliest.as_py() < _FIRST_GREGORIAN:
+            raise pa.ArrowInvalid(
+                f"it has dates of the Julian calendar, before {_FIRST_GREGORIAN}; write the file with another program"
+            )
+    elif pa.types.is_struct(array.type):
+        for child in array.flatten():
+            _refuse_julian_dates(child)
+    elif pa.types.is_map(array.type):
+        _refuse_julian_dates(array.keys)
+        _refuse_julian_dates(array.items)
+    elif pa.types.is_list(array.type):
+        _refuse_julian_dates(array.flatten())
 
 
 class OrcFormat(ColumnarFormat):
@@ -55,3 +86,6 @@ class OrcFormat(ColumnarFormat):
     name: ClassVar[str] = "orc"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
     columnar_file = OrcFile
+
+    def _schema(self, columns: OrcFile) -> TupleSchema:
+        return mark_columns(super()._schema(columns), columns.tail)

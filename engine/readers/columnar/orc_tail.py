@@ -1,36 +1,87 @@
-"""Decimal types in the tail of an ORC file, read before Arrow creates its types.
+"""What the tail of an ORC file says about the types of its columns, and pyarrow does not tell.
 
-This check is necessary because Arrow terminates the process, instead of raising an error, if a decimal type has more
-digits than Arrow supports.
+Arrow terminates the process, instead of raising an error, if a decimal type has more digits than Arrow supports. The
+digits are therefore read before Arrow creates its types.
 
-The field numbers are those of ``orc_proto.proto``: ``FileTail.footer``, ``Footer.types``, ``Type.kind``,
-``Type.precision``.
+The field numbers are those of ``orc_proto.proto`` [orc-format].
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-_FOOTER, _TYPES, _KIND, _PRECISION = 2, 4, 1, 5
-_DECIMAL = 14
+_FOOTER = 2
+_TYPES, _CALENDAR = 4, 11
+_KIND, _SUBTYPES, _NAMES, _PRECISION = 1, 2, 3, 5
+_KINDS = (
+    *("BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "STRING", "BINARY", "TIMESTAMP"),
+    *("LIST", "MAP", "STRUCT", "UNION", "DECIMAL", "DATE", "VARCHAR", "CHAR", "TIMESTAMP_INSTANT"),
+)
+_JULIAN_GREGORIAN, _PROLEPTIC_GREGORIAN = 1, 2
 _VARINT, _FIXED_64, _BYTES = 0, 1, 2
 
 
-def decimal_digits(tail: bytes) -> int:
-    """Return the highest precision of the file's decimal types, or 0 if there are none.
+@dataclass(frozen=True, slots=True)
+class OrcColumn:
+    """A column of an ORC file that is not in a struct, list, map or union.
+
+    Attributes:
+        name: The name.
+        kind: The kind of the type, such as ``INT``. Empty if it is unknown.
+        precision: The digits of a decimal. 0 for other types.
+    """
+
+    name: str
+    kind: str
+    precision: int
+
+
+class OrcTail:
+    """The tail of an ORC file.
 
     Args:
         tail: The tail as serialized by the ORC library. It is therefore well-formed.
     """
-    footer = _message(tail, _FOOTER)
-    types = (dict(_fields(value)) for number, value in _fields(footer) if number == _TYPES and isinstance(value, bytes))
-    digits = (one.get(_PRECISION, 0) for one in types if one.get(_KIND) == _DECIMAL)
-    return max((one for one in digits if isinstance(one, int)), default=0)
+
+    def __init__(self, tail: bytes) -> None:
+        fields = list(read_fields(_first_message(tail, _FOOTER)))
+        types = (each for number, each in fields if number == _TYPES)
+        self._types = [list(read_fields(each)) for each in types if isinstance(each, bytes)]
+        calendar = dict(fields).get(_CALENDAR)
+        self.is_proleptic = calendar == _PROLEPTIC_GREGORIAN
+        """Whether the file says that its dates are of the proleptic Gregorian calendar."""
+        self.is_julian = calendar == _JULIAN_GREGORIAN
+        """Whether the file says that its dates before 1582-10-15 are of the Julian calendar."""
+
+    def decimal_digits(self) -> int:
+        """Return the highest precision of all decimal types, or 0 if there are none."""
+        return max((_to_column("", fields).precision for fields in self._types), default=0)
+
+    def columns(self) -> Sequence[OrcColumn]:
+        """Return the columns of the file. Empty if the file does not contain rows of a struct."""
+        root = self._types[0] if self._types else []
+        names = [each.decode() for number, each in root if number == _NAMES and isinstance(each, bytes)]
+        numbers = [
+            found
+            for number, each in root
+            if number == _SUBTYPES
+            for found in (_varints(each) if isinstance(each, bytes) else [each])
+        ]
+        return [_to_column(name, self._types[number]) for name, number in zip(names, numbers, strict=False)]
 
 
-def _message(data: bytes, wanted: int) -> bytes:
-    return next((value for number, value in _fields(data) if number == wanted and isinstance(value, bytes)), b"")
+def _first_message(data: bytes, wanted: int) -> bytes:
+    return next((each for number, each in read_fields(data) if number == wanted and isinstance(each, bytes)), b"")
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+def _to_column(name: str, fields: Sequence[tuple[int, int | bytes]]) -> OrcColumn:
+    found = dict(fields)
+    number, precision = found.get(_KIND, 0), found.get(_PRECISION, 0)
+    kind = _KINDS[number] if isinstance(number, int) and number < len(_KINDS) else ""
+    digits = precision if kind == "DECIMAL" and isinstance(precision, int) else 0
+    return OrcColumn(name, kind, digits)
+
+
+def read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield the fields of a Protocol Buffers message with their numbers [protobuf-encoding]."""
     position = 0
     while position < len(message):
@@ -46,6 +97,13 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
             length = 8 if kind == _FIXED_64 else 4
         yield tag >> 3, message[position : position + length]
         position += length
+
+
+def _varints(packed: bytes) -> Iterator[int]:
+    position = 0
+    while position < len(packed):
+        number, position = _varint(packed, position)
+        yield number
 
 
 def _varint(message: bytes, position: int) -> tuple[int, int]:

@@ -10,7 +10,9 @@ from pyarrow import parquet
 
 from engine.readers.columnar.columnar_file import BATCH_ROWS
 from engine.readers.columnar.format import ColumnarFormat
+from engine.readers.columnar.spark_parquet import mark_columns
 from engine.readers.stream import ArrowFileAdapter
+from engine.schema import TupleSchema
 from engine.suffixes import SUFFIXES
 
 _READ_AHEAD_BYTES = 64 * 1024 * 1024
@@ -37,6 +39,11 @@ class ParquetFile:
         self._file = parquet.ParquetFile(
             self._source, metadata=self._metadata, pre_buffer=is_small, buffer_size=0 if is_small else _BUFFER_BYTES
         )
+
+    @property
+    def footer(self) -> Any:
+        """The footer, a ``pyarrow.parquet.FileMetaData``."""
+        return self._metadata
 
     @property
     def unit_count(self) -> int:
@@ -69,3 +76,6 @@ class ParquetFormat(ColumnarFormat):
     name: ClassVar[str] = "parquet"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
     columnar_file = ParquetFile
+
+    def _schema(self, columns: ParquetFile) -> TupleSchema:
+        return mark_columns(super()._schema(columns), columns.footer)

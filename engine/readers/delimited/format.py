@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import ClassVar
 
-from pydantic import BaseModel
-
 from engine.errors import FileError
 from engine.readers.delimited.header import read_header
 from engine.readers.delimited.options import DelimitedOptions, Dialect, is_splittable
@@ -25,7 +23,7 @@ class DelimitedFormat:
 
     name: ClassVar[str] = "text"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
-    options: ClassVar[type[BaseModel]] = DelimitedOptions
+    options: ClassVar[type] = DelimitedOptions
 
     def discover(self, file: SourceFile, options: DelimitedOptions) -> TupleSchema:
         """Return the columns of the header, which are text.

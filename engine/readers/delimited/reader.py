@@ -4,7 +4,8 @@ Guarantees:
 
 1. With a header, each column is text, or has the type that the scan has promised. pyarrow converts only projected
    columns.
-2. Without a header, each row is an array of its fields in a single column ``columns``. No value is null.
+2. Without a header, each row is an array of its fields in a single column ``columns``. A value is null only if the
+   option ``min_fields`` added it.
 3. Empty lines are not rows. Spaces are kept.
 4. Rows are in the order of the file. Memory use is bounded by the block size and the limits.
 
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from engine.context import ErrorContext
 from engine.errors import LoaderStateError
 from engine.readers.delimited.conversion import ColumnPlan, is_direct
 from engine.readers.delimited.header import COLUMNS, Header, read_header
@@ -50,15 +52,15 @@ class DelimitedReader:
         builder: TableBuilder
         if header.names is None:
             negotiator.table_schema(TupleSchema([COLUMNS]), is_complete=True)
-            builder = ArrayTableBuilder(self._dialect, positions)
+            builder = ArrayTableBuilder(self._dialect, self._options.min_fields, positions)
         else:
             schema = _promised_schema(header.schema, negotiator)
             negotiator.table_schema(schema, is_complete=True)
             builder = HeaderTableBuilder(self._plan(schema, negotiator), self._options, positions)
         rows = RowBlocks(self._lines, self._dialect, self._options.max_line_bytes)
-        attempts = map_ahead(rows, builder.try_build)
+        tables = _tables(map_ahead(rows, builder.try_build), builder, positions)
         is_count = _is_count(builder, negotiator)
-        self._opened = _OpenReader(rows, attempts, builder, positions, negotiator.build(), is_count=is_count)
+        self._opened = _OpenReader(rows, tables, builder, negotiator.build(), is_count=is_count)
         return True
 
     def next(self) -> bool:
@@ -94,17 +96,15 @@ class _OpenReader:
 
     Attributes:
         rows: The rows to read.
-        attempts: The same rows, together with the tables that were built ahead of time.
+        tables: The tables of the same rows, each with its context for error messages.
         builder: Converts rows to tables.
-        positions: The positions of lines, for error messages.
         loader: The loader to write to.
         is_count: Whether the scan does not need any columns.
     """
 
     rows: RowBlocks
-    attempts: Iterator[tuple[PlainRows | ParsedRows, pa.Table | None]]
+    tables: Iterator[tuple[ErrorContext, pa.Table]]
     builder: TableBuilder
-    positions: LinePositions
     loader: ResultSetLoader
     is_count: bool
 
@@ -115,14 +115,22 @@ class _OpenReader:
                 self.loader.skip_rows(self.builder.count(rows))
                 return True
         else:
-            rows, table = next(self.attempts, (None, None))
-            if rows is not None:
-                table = self.builder.build(rows) if table is None else table
-                self.loader.context = context_of(rows, self.positions)
+            found = next(self.tables, None)
+            if found is not None:
+                self.loader.context, table = found
                 self.loader.append(table)
                 return True
         self.builder.log_warnings()
         return False
+
+
+def _tables(
+    attempts: Iterator[tuple[PlainRows | ParsedRows, pa.Table | None]], builder: TableBuilder, positions: LinePositions
+) -> Iterator[tuple[ErrorContext, pa.Table]]:
+    """Return the tables of all rows. A table that was not built ahead of time is built now."""
+    for rows, table in attempts:
+        for part in builder.parts(builder.build(rows) if table is None else table):
+            yield context_of(rows, positions), part
 
 
 def _promised_schema(schema: TupleSchema, negotiator: SchemaNegotiator) -> TupleSchema:

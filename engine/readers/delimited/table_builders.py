@@ -1,6 +1,6 @@
 """Conversion of text rows to tables, with one builder for files with a header and one without."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +18,7 @@ from engine.readers.lines import LinePositions
 from engine.readers.malformed_policy import MalformedPolicy
 
 _SCHEMA = pa.schema([COLUMNS])
+_FIELDS_OF_PART = 1024 * 1024
 
 
 class TableBuilder(Protocol):
@@ -42,6 +43,10 @@ class TableBuilder(Protocol):
             FormatError: If a row cannot be read.
             ValueConversionError: If a value does not match the type of its column.
         """
+        ...
+
+    def parts(self, table: pa.Table) -> Iterator[pa.Table]:
+        """Return the final rows of a table that this builder made, in parts that limit the use of memory."""
         ...
 
     def count(self, rows: PlainRows | ParsedRows) -> int:
@@ -80,6 +85,9 @@ class HeaderTableBuilder:
             rows, _ = parse(rows.block, self._plan.dialect, self._positions)
         return self._repair.table(rows)
 
+    def parts(self, table: pa.Table) -> Iterator[pa.Table]:
+        yield table
+
     def count(self, rows: PlainRows | ParsedRows) -> int:
         if isinstance(rows, PlainRows) and not rows.has_quotes and self._may_count_lines:
             return _count_lines(rows.block.data)
@@ -91,12 +99,19 @@ class HeaderTableBuilder:
 
 
 class ArrayTableBuilder:
-    """Builds tables with the single column ``columns``, for a file without a header."""
+    """Builds tables with the single column ``columns``, for a file without a header.
+
+    Args:
+        dialect: The syntax of the rows.
+        min_fields: The minimum number of fields of a row. Shorter rows end with nulls.
+        positions: The positions of lines, for error messages.
+    """
 
     names = (COLUMNS.name,)
 
-    def __init__(self, dialect: Dialect, positions: LinePositions) -> None:
+    def __init__(self, dialect: Dialect, min_fields: int, positions: LinePositions) -> None:
         self._dialect = dialect
+        self._min_fields = min_fields
         self._positions = positions
 
     def try_build(self, rows: PlainRows | ParsedRows) -> pa.Table | None:
@@ -108,6 +123,13 @@ class ArrayTableBuilder:
         if isinstance(rows, PlainRows):
             rows, _ = parse(rows.block, self._dialect, self._positions)
         return _to_table(pa.array(rows.rows, COLUMNS.type))
+
+    def parts(self, table: pa.Table) -> Iterator[pa.Table]:
+        if not self._min_fields:
+            yield table
+            return
+        for batch in table.to_batches(max_chunksize=_FIELDS_OF_PART // self._min_fields):
+            yield _to_table(_fill(batch.column(0), self._min_fields))
 
     def count(self, rows: PlainRows | ParsedRows) -> int:
         if isinstance(rows, PlainRows) and not rows.has_quotes:
@@ -128,6 +150,19 @@ def context_of(rows: PlainRows | ParsedRows, positions: LinePositions) -> ErrorC
 def _split(text: str, delimiter: str) -> pa.ListArray:
     lines = pc.split_pattern(pa.array([text.replace("\r\n", "\n")]), "\n").flatten()
     return pc.split_pattern(lines.filter(pc.not_equal(lines, "")), delimiter)
+
+
+def _fill(lists: pa.ListArray, min_fields: int) -> pa.ListArray:
+    """Append nulls to the lists that have fewer than ``min_fields`` values."""
+    lengths = lists.value_lengths().to_numpy()
+    if not len(lengths) or lengths.min() >= min_fields:
+        return lists
+    filled = np.maximum(lengths, min_fields)
+    ends = np.cumsum(filled)
+    positions = np.arange(ends[-1]) - np.repeat(ends - filled, filled)
+    starts = np.cumsum(lengths) - lengths
+    values = pa.array(np.repeat(starts, filled) + positions, mask=positions >= np.repeat(lengths, filled))
+    return pa.ListArray.from_arrays(pa.array(np.append(0, ends), pa.int32()), lists.flatten().take(values))
 
 
 def _to_table(lists: pa.ListArray) -> pa.Table:

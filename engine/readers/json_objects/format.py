@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import ClassVar
 
-from pydantic import BaseModel
-
 from engine.context import ErrorContext
 from engine.readers.json_objects.layout import detect_layout
 from engine.readers.json_objects.object_blocks import open_objects
@@ -14,6 +12,7 @@ from engine.readers.json_objects.options import JsonOptions, Layout
 from engine.readers.json_objects.reader import JsonReader
 from engine.readers.lines import Block
 from engine.readers.splits import split_by_bytes
+from engine.readers.stream import UTF_8
 from engine.scan.reader import RowBatchReader, SourceFile
 from engine.schema import TupleSchema
 from engine.suffixes import SUFFIXES, compression_of
@@ -24,7 +23,7 @@ class JsonFormat:
 
     name: ClassVar[str] = "json"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
-    options: ClassVar[type[BaseModel]] = JsonOptions
+    options: ClassVar[type] = JsonOptions
 
     def discover(self, file: SourceFile, options: JsonOptions) -> TupleSchema:
         """Infer the schema from the whole file. Columns that contain only nulls are LATE."""
@@ -47,9 +46,9 @@ class JsonFormat:
     def splits(self, file: SourceFile, options: JsonOptions, target_bytes: int) -> list[SourceFile]:
         """Split a file into ranges of about ``target_bytes``.
 
-        Only a file that is not compressed and has the layout ``lines`` is split.
+        Only a file of UTF-8 text that is not compressed and has the layout ``lines`` is split.
         """
-        if file.size_bytes <= target_bytes or compression_of(file.path):
+        if file.size_bytes <= target_bytes or compression_of(file.path) or options.encoding != UTF_8:
             return [file]
         return split_by_bytes(file, target_bytes) if detect_layout(file, options) is Layout.LINES else [file]
 

@@ -27,7 +27,7 @@ def detect_layout(file: SourceFile, options: JsonOptions) -> Layout:
         return options.layout
     if file.start:
         return Layout.LINES
-    with TextStream(file) as stream:
+    with TextStream(file, options.encoding) as stream:
         stream.skip_byte_order_mark()
         start = stream.read(_PEEK_BYTES)
     return _layout_of(start.lstrip(_WHITE_SPACE).decode(errors="replace"), is_whole=len(start) < _PEEK_BYTES)

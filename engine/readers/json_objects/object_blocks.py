@@ -54,7 +54,9 @@ def open_objects(file: SourceFile, options: JsonOptions, block_bytes: int = BLOC
     """
     layout = detect_layout(file, options)
     if layout is Layout.LINES:
-        return LineBlocks(file, max_line_bytes=options.max_line_bytes, block_bytes=block_bytes)
+        return LineBlocks(
+            file, max_line_bytes=options.max_line_bytes, encoding=options.encoding, block_bytes=block_bytes
+        )
     return ObjectSequence(file, options, is_array=layout is Layout.ARRAY, block_bytes=block_bytes)
 
 
@@ -78,7 +80,7 @@ class ObjectSequence:
         self._text = ""
         self._position = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")()
-        self._stream = TextStream(file)
+        self._stream = TextStream(file, options.encoding)
         try:
             self._stream.skip_byte_order_mark()
         except BaseException:

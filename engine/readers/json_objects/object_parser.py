@@ -217,7 +217,7 @@ class ObjectParser:
         before = self._plan.known
         for start, end in _pieces(data):
             piece = data[start:end]
-            if self._parse_with_plan(piece) is not None:
+            if self._plan.known.num_fields and self._parse_with_plan(piece) is not None:
                 continue
             table = _parse_with_arrow(piece, None, "infer")
             if table is None or may_have_rounded(table, piece) or self._may_hide_integers(table.schema):
@@ -298,11 +298,17 @@ def _has_too_many_cells(rows: int, plan: _ParsePlan) -> bool:
 
 
 def _parse_with_arrow(data: ByteArray, schema: pa.Schema | None, unexpected: str) -> pa.Table | None:
-    """Parse lines with pyarrow. Return None if pyarrow rejects them."""
+    """Parse lines with pyarrow. Return None if pyarrow rejects them.
+
+    For a column of arrays that contain only nulls, pyarrow returns arrays without a part of their elements. Therefore
+    the result is validated.
+    """
     options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected)
     reading = json.ReadOptions(block_size=len(data) + 1, use_threads=False)
     try:
-        return json.read_json(pa.BufferReader(pa.py_buffer(data)), reading, options)
+        table = json.read_json(pa.BufferReader(pa.py_buffer(data)), reading, options)
+        table.validate()
+        return table
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 

@@ -103,7 +103,7 @@ def not_an_object(context: ErrorContext, text: str) -> FormatError:
 
 def not_utf_8(context: ErrorContext) -> FormatError:
     """Create the error for bytes that are not UTF-8."""
-    return FormatError(context, "the bytes are not UTF-8; convert the file to UTF-8")
+    return FormatError(context, "the bytes are not UTF-8; specify the option 'encoding', or convert the file")
 
 
 def text_of(value: Any) -> str:

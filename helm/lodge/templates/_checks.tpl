@@ -22,9 +22,9 @@
 {{- fail (printf "\n\nworkspaces has no [%s], which is the default temporary workspace. Add its URI to workspaces, or set config.default_temporary_workspace to another workspace.\n" $temporary) -}}
 {{- end -}}
 {{- range $name, $uri := .Values.workspaces -}}
-{{- if hasPrefix "s3://" $uri -}}
-{{- if ne $name $temporary -}}
-{{- fail (printf "\n\nworkspaces has [%s] at [%s]: only the default temporary workspace [%s] can be in a bucket. Use a file:/// URI, or remove the workspace with\n  workspaces: {%s: null}\n" $name $uri $temporary $name) -}}
+{{- if not (hasPrefix "file://" $uri) -}}
+{{- if and (eq $name $temporary) (not (hasPrefix "s3://" $uri)) -}}
+{{- fail (printf "\n\nworkspaces has [%s] at [%s], but the default temporary workspace must be at a file:/// or s3:// URI.\n" $name $uri) -}}
 {{- end -}}
 {{- else -}}
 {{- if not (include "lodge.isBelow" (dict "uri" $uri "mounts" $mounts)) -}}

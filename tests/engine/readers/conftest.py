@@ -8,6 +8,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
+from engine.options import parse_options
 from engine.projection.project_list import EVERYTHING, ProjectionList
 from engine.readers.registry import reader_format
 from engine.scan.reader import RowBatchReader, SourceFile
@@ -42,7 +43,7 @@ class MemoryFile:
 
     @property
     def typed_options(self):
-        return self.format.options.model_validate(self.options)
+        return parse_options(self.format.options, {name: str(value) for name, value in self.options.items()})
 
     def discover(self) -> TupleSchema:
         return self.format.discover(self.source, self.typed_options)

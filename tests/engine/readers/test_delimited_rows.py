@@ -4,13 +4,15 @@ import csv
 import io
 from functools import partial
 
+import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from engine.errors import EngineError
+from engine.errors import EngineError, ScanOptionError
 from engine.readers.delimited.reader import DelimitedReader
 from engine.readers.errors import FormatError
+from engine.scan.scan import Scan, ScanInput, ScanPlan
 
 characters = st.characters(codec="utf-8", exclude_characters="\0")
 values = st.text(st.sampled_from("ab,|\t\"'\r\n é€😀\u2028\x85") | characters, max_size=6)
@@ -125,6 +127,46 @@ def test_other_encodings_are_read(memory_file, encoding):
     assert rows == [["é", "b"]] * 3 + [["c", "ü"]]
 
 
+@pytest.mark.parametrize("text", ["a\nb,c,d\n\ne,f\n", '"a"\r\nb,"c",d\n\n"e",f'])
+def test_min_fields_ends_short_rows_with_nulls(memory_file, text):
+    rows = columns_of(memory_file("a.csv", text, min_fields=2).rows())
+    assert rows == [["a", None], ["b", "c", "d"], ["e", "f"]]
+    rows = columns_of(memory_file("a.csv", text, min_fields=4).rows())
+    assert rows == [["a", None, None, None], ["b", "c", "d", None], ["e", "f", None, None]]
+    assert columns_of(memory_file("a.csv", text, min_fields=1).rows()) == [["a"], ["b", "c", "d"], ["e", "f"]]
+
+
+@given(
+    rows=st.lists(st.lists(st.text("ab", min_size=1), min_size=1, max_size=5), max_size=30),
+    min_fields=st.integers(0, 1000),
+    make_reader=blocks,
+)
+def test_min_fields_changes_only_short_rows(memory_file, rows, min_fields, make_reader):
+    text = "".join(",".join(row) + "\n" for row in rows)
+    file = memory_file("a.csv", text, make_reader, min_fields=min_fields)
+    assert columns_of(file.rows()) == [row + [None] * (min_fields - len(row)) for row in rows]
+
+
+def test_min_fields_of_many_short_rows_needs_little_memory(memory_file):
+    file = memory_file("a.csv", "a\n" * 50_000, min_fields=1000)
+    make = partial(file.format.reader, file.source, file.typed_options)
+    before, most_bytes, rows = pa.total_allocated_bytes(), 0, 0
+    for batch in Scan([ScanInput(file.source, make)], ScanPlan("a.csv"), file.source.context).batches():
+        most_bytes = max(most_bytes, pa.total_allocated_bytes() - before)
+        rows += batch.num_rows
+    assert rows == 50_000
+    assert most_bytes < 100 * 1024 * 1024  # all rows at once have twice as much
+
+
+def test_min_fields_requires_files_without_a_header(memory_file):
+    with pytest.raises(ScanOptionError, match="min_fields requires files without a header; with a header, use ragged"):
+        memory_file("a.csv", "a,b\n1\n", min_fields=2, header=True).rows()
+    with pytest.raises(
+        ScanOptionError, match="'min_fields' of a scan cannot be '1001': must be at least 0 and at most"
+    ):
+        memory_file("a.csv", "a\n", min_fields=1001).rows()
+
+
 # 3: invalid text
 
 
@@ -208,7 +250,7 @@ def test_error_in_a_later_split_names_the_line_in_the_file(memory_file):
     "options", [{"delimiter": ""}, {"delimiter": "é"}, {"delimiter": '"'}, {"quote": "ab"}, {"encoding": "base64"}]
 )
 def test_invalid_options_are_rejected(memory_file, options):
-    with pytest.raises(ValueError, match="validation error"):
+    with pytest.raises(ScanOptionError, match="cannot be"):
         memory_file("a.csv", "a\n", **options).discover()
 
 

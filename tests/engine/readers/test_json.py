@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import DuplicateColumnError, EngineError, SchemaConflictError, ValueConversionError
+from engine.errors import DuplicateColumnError, EngineError, ScanOptionError, SchemaConflictError, ValueConversionError
 from engine.readers.byte_arrays import as_byte_array
 from engine.readers.errors import FormatError
 from engine.readers.json_objects.object_blocks import open_objects
 from engine.readers.json_objects.object_parser import ObjectParser, RequestedColumns
-from engine.readers.json_objects.options import JsonOptions
+from engine.readers.json_objects.options import JsonOptions, Layout
 from engine.readers.json_objects.positions import ObjectPositions
 from engine.readers.json_objects.reader import JsonReader
 from engine.readers.lines import Block
@@ -106,6 +106,11 @@ def test_column_of_nulls_is_late(memory_file):
     assert memory_file("a.json", '{"a":null,"l":[]}').discover().to_arrow() == pa.schema(
         [("a", pa.null()), ("l", pa.list_(pa.null()))]
     )
+
+
+def test_arrays_that_contain_only_nulls_keep_their_length(memory_file):
+    rows = [{"l": [None, None], "s": {"l": [None] * 3}}, {"l": [], "s": {"l": []}}, {"l": [None], "s": None}]
+    assert memory_file("a.json", "".join(json.dumps(row) + "\n" for row in rows)).rows() == rows
 
 
 def test_column_may_first_appear_late(memory_file):
@@ -343,9 +348,45 @@ def test_file_is_closed_after_a_failed_open():
     raw = io.BytesIO(b"{}")
     file = SourceFile("dfs", "a.json.gz", 2, lambda: raw)
     with pytest.raises(FormatError, match="cannot be decompressed"):
-        open_objects(file, JsonOptions(layout="array"))
+        open_objects(file, JsonOptions(layout=Layout.ARRAY))
     assert raw.closed
 
 
 def block_of(text):
     return Block.of(as_byte_array(text.encode()), 1)
+
+
+# Encodings
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"é":"ü","n":1}\n{"é":"ÿ","n":2}\n',
+        '{"é":"ü",\n"n":1}\n{"é":"ÿ",\n"n":2}\n',
+        '[{"é":"ü","n":1},{"é":"ÿ","n":2}]',
+    ],
+    ids=["lines", "concatenated", "array"],
+)
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig"])
+def test_other_encodings_are_read_in_each_layout(memory_file, text, encoding):
+    file = memory_file("a.json", text.encode(encoding), encoding=encoding)
+    assert file.rows() == [{"é": "ü", "n": 1}, {"é": "ÿ", "n": 2}]
+    assert [field.name for field in file.discover()] == ["é", "n"]
+
+
+def test_file_in_another_encoding_is_not_split(memory_file):
+    lines = '{"a":"é"}\n' * 100
+    assert len(memory_file("a.json", lines.encode(), encoding="UTF8").splits(100)) > 1
+    assert len(memory_file("a.json", lines.encode("latin-1"), encoding="latin-1").splits(100)) == 1
+    assert len(memory_file("a.json", lines.encode("latin-1"), encoding="latin-1").split_rows(100)) == 100
+
+
+@pytest.mark.parametrize("text", ['{"a":"é"}\n', '[{"a":"é"}]'])
+def test_wrong_encoding_is_an_error_with_the_way_out(memory_file, text):
+    with pytest.raises(FormatError, match="not utf-16"):
+        memory_file("a.json", text.encode(), encoding="utf-16").rows()
+    with pytest.raises(FormatError, match="not UTF-8; specify the option 'encoding'"):
+        memory_file("a.json", text.encode("latin-1")).rows()
+    with pytest.raises(ScanOptionError, match="'encoding' of a scan cannot be 'utf-17': is not a text encoding"):
+        memory_file("a.json", text, encoding="utf-17").rows()

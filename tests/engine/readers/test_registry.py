@@ -1,16 +1,22 @@
 """Numbers in comments are the guarantees of ``engine.readers.registry``."""
 
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar
 
 import pytest
-from pydantic import BaseModel
 
 from engine.errors import NoReaderError, ScanOptionError
+from engine.options import options_of, parse_options
 from engine.readers.registry import BUILT_IN, READER_GROUP, ReaderPluginError, ReaderRegistry, reader_format
 from engine.scan.reader import SourceFile
 from engine.scan_source import supported_suffixes
 from engine.suffixes import SUFFIXES
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    pass
 
 
 class NumbersFormat:
@@ -18,7 +24,7 @@ class NumbersFormat:
 
     name: ClassVar[str] = "numbers"
     suffixes: ClassVar[tuple[str, ...]] = (".num",)
-    options: ClassVar[type[BaseModel]] = BaseModel
+    options: ClassVar[type] = NoOptions
 
     def discover(self, file, options): ...
     def reader(self, file, options): ...
@@ -121,12 +127,17 @@ def test_plugin_is_imported_only_when_needed():  # 3
 
 @pytest.mark.parametrize("one", BUILT_IN)
 def test_options_have_descriptions_and_accept_text(one):
-    fields = one.options.model_fields
-    assert all(field.description for field in fields.values())
-    defaults = one.options()
-    as_text = {
-        name: str(getattr(value, "value", value)) for name, value in defaults.model_dump().items() if value is not None
-    }
-    assert one.options.model_validate(as_text) == defaults
-    with pytest.raises(ValueError, match="extra_forbidden"):
-        one.options.model_validate({"no_such_option": "1"})
+    options = options_of(one.options)
+    assert all(option.description for option in options.values())
+    defaults = {name: option.default for name, option in options.items() if option.default is not None}
+    as_text = {name: str(getattr(value, "value", value)) for name, value in defaults.items()}
+    assert parse_options(one.options, as_text) == one.options()
+    with pytest.raises(ScanOptionError, match="Option 'no_such_option' of a scan is unknown"):
+        parse_options(one.options, {"no_such_option": "1"})
+
+
+def test_plugin_without_option_class_is_rejected(plugin_module, monkeypatch):
+    monkeypatch.setattr(NumbersFormat, "options", dict)
+    known = ReaderRegistry.of(BUILT_IN, [entry_point("no_options", "tests_plugin:NumbersFormat")])
+    with pytest.raises(ReaderPluginError, match=r"'no_options' .* has options that are not a class of engine.options"):
+        known.named("no_options")

@@ -8,6 +8,7 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
 from gateway.audit import Audit
 from gateway.current_workspaces import CurrentWorkspaces
+from gateway.drain import Drain
 from gateway.errors import GatewayError
 from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_embed_statement
 from gateway.names.path_checks import PathChecks
@@ -17,6 +18,7 @@ from gateway.names.word_search import WordSearch
 from gateway.plan_decoding import PlanDecoder
 from gateway.request_pools import RequestPools
 from gateway.requests import read_request
+from gateway.scans.plannings import Plannings
 from gateway.session_settings import SessionSettings
 from gateway.storage import make_workspace_reads
 from workspace.identifiers import TableUuid
@@ -104,8 +106,8 @@ async def test_compressed_plans_of_an_analysis_are_resolved(workspaces):
         return resolver
 
     current, pools = CurrentWorkspaces(workspaces, make_workspace_reads()), RequestPools()
-    resolution = RequestResolver(current, PathChecks(current, Audit(), pools), pools)
-    asked.ParseFromString(await resolution.resolve_analysis(asked.SerializeToString(), get_resolver))
+    resolution = RequestResolver(current, PathChecks(current, Audit(), pools), pools, Plannings(Drain()))
+    asked.ParseFromString((await resolution.resolve_analysis(asked.SerializeToString(), get_resolver)).data)
     assert asked.same_semantics.other_plan == untouched
     data = zstandard.decompress(asked.same_semantics.target_plan.compressed_operation.data)
     assert relations_pb2.Relation.FromString(data).sql.query == "select * from system.session.`t`"

@@ -97,9 +97,9 @@ class Client:
         assert list(self.location.iterdir()) == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def new_client() -> Iterator[Callable[..., Client]]:
-    """Return a function that creates clients for the whole run."""
+    """Return a function that creates clients for a module. The Python processes of their sessions end with it."""
     clients = []
 
     def make(gateway, **parameters: str) -> Client:
@@ -120,7 +120,7 @@ def new_client() -> Iterator[Callable[..., Client]]:
             client.spark.client.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_client(lodge, new_client) -> Client:
     return new_client(lodge)
 
@@ -133,12 +133,12 @@ def client(shared_client) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="session")
-def writable(start_lodge, spark_server):
+def writable(start_shared_lodge, spark_server):
     """Start a gateway with the writable workspace ``dfs``."""
-    return start_lodge("--writable-workspace", "dfs", backend=spark_server)
+    return start_shared_lodge("--writable-workspace", "dfs", backend=spark_server)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_writer(writable, new_client) -> Client:
     return new_client(writable)
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 LEASE_SECONDS = 2
 TIMES = ("--lease-duration", f"{LEASE_SECONDS}s")
-STREAMED = 60
+STREAMED = 150
 MILLISECONDS = 200
 
 

@@ -21,6 +21,7 @@ from reaper.operator import Operator, Pace
 from reaper.reaper import Reaper, ReaperDependencies
 from reaper.reports import ReportHandler
 from tests.fixture_types import WaitUntil
+from workspace.files.schema_segments import FileSchemaSegments
 from workspace.files.session_locations import FileSessionLocations
 from workspace.identifiers import SessionUuid
 from workspace.record_changes import mark_ending, update_record
@@ -55,7 +56,8 @@ class LocationsWhoseTrashStays(FileSessionLocations):
 def run_operator(world: Any, locations: FileSessionLocations, *report_handlers: ReportHandler) -> Iterator[None]:
     """Run an operator in this process for the time of the block."""
     settings = ReapSettings.model_validate({"records": "kubernetes", "lease_duration": f"{world.lease_seconds}s"})
-    stores = Stores(world.records, world.leases, locations, world.connection)
+    segments = FileSchemaSegments(locations.home)
+    stores = Stores(world.records, world.leases, locations, segments, world.connection)
     dependencies = ReaperDependencies(report_handlers=report_handlers)
     kubernetes = KubernetesReaper(world.connection, stores, settings, dependencies)
     log: structlog.typing.FilteringBoundLogger = structlog.get_logger()

@@ -11,12 +11,15 @@ from pyarrow import fs
 
 from tests.workspace.object_store.raw_s3 import RawS3
 from workspace.files.roots import home_of
+from workspace.files.schema_segments import FileSchemaSegments
 from workspace.files.session_locations import FileSessionLocations
 from workspace.locations import SessionLocations
 from workspace.object_store.addresses import ObjectAddress
 from workspace.object_store.bucket import Bucket
+from workspace.object_store.schema_segments import ObjectSchemaSegments
 from workspace.object_store.session_locations import ObjectSessionLocations
 from workspace.root_identities import RootIds
+from workspace.schema_segments import SchemaSegments
 
 
 class Storage(Protocol):
@@ -24,6 +27,10 @@ class Storage(Protocol):
 
     def opened(self, root_ids: RootIds | None = None) -> SessionLocations:
         """Return the locations of a process that starts now."""
+        ...
+
+    def schema_segments(self) -> SchemaSegments:
+        """Return the remembered schemas of a process that starts now. The locations must have been opened before."""
         ...
 
     def write(self, name: str, content: bytes = b"data") -> None:
@@ -57,6 +64,9 @@ class Files:
         locations = FileSessionLocations(self.root, home_of(self.root), root_ids)
         locations.initialise()
         return locations
+
+    def schema_segments(self) -> SchemaSegments:
+        return FileSchemaSegments(self.root)
 
     def write(self, name: str, content: bytes = b"data") -> None:
         path = self.root / name
@@ -102,6 +112,9 @@ class Objects:
         )
         locations.initialise()
         return locations
+
+    def schema_segments(self) -> SchemaSegments:
+        return ObjectSchemaSegments(self.address)
 
     def write(self, name: str, content: bytes = b"data") -> None:
         with self._arrow.open_output_stream(f"{self.bucket}/{self.prefix}/{name}") as stream:

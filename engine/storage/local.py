@@ -1,4 +1,4 @@
-"""Listing and opening of the files of a scan, inside one workspace.
+"""Listing and opening of local files, inside one workspace.
 
 Users can write to workspaces and create links there, while a scan runs with the permissions of Spark. It is not
 sufficient to check a path before opening it, because the path can be changed between the check and the opening.
@@ -12,10 +12,9 @@ Guarantees:
    are separated from each other: a path may name one of them, but no link may lead from one to another.
 2. Only regular files are read. Opening a file never blocks. For example, a FIFO without a writer raises an error.
 3. A directory always results in the same files in the same order. Names that start with ``.`` or ``_`` are ignored, as
-   in Spark. Excluded directories are also ignored. All other files are included: a file without a reader raises an
-   error.
-4. No file is scanned twice. If two paths of a scan lead to the same location, an error is raised. The same is true for
-   a link that leads to one of its parent directories.
+   in Spark. Excluded directories are also ignored. All other files are included.
+4. A scan has at most ``MAX_FILES`` files, and no file is scanned twice. If two paths of a scan lead to the same
+   location, an error is raised. The same is true for a link that leads to one of its parent directories.
 5. Links and special files are checked when they are listed. Therefore most errors occur while Spark plans the query,
    and not in its tasks. :func:`open_file` checks the file again.
 
@@ -31,132 +30,127 @@ Not guaranteed:
 """
 
 import os
+import posixpath
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from engine.errors import NoReaderError, PathNotFoundError, PathRefusedError, UnreadableFileError
+from engine.context import ErrorContext
+from engine.errors import FileChangedError, PathNotFoundError, PathRefusedError, UnreadableFileError
 from engine.path_patterns import fixed_directory, is_pattern, matches
-from engine.scan_source import ScanSource, has_reader, supported_suffixes
+from engine.scan_source import ScanSource
+from engine.storage.listed_file import MAX_FILES, ListedFile, require_few_files
 
 _OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _OPEN_DESCRIPTORS = Path("/proc/self/fd")
+_SETTLED_NS = 2_000_000_000
+"""More than the resolution of modification times in any file system."""
 
 
-def list_files(source: ScanSource, *, any_suffix: bool = False) -> list[str]:
-    """Return the files of a scan, sorted, as paths relative to the workspace's root.
+def list_files(source: ScanSource, max_files: int = MAX_FILES) -> Sequence[ListedFile]:
+    """Return the files of a scan, sorted by path.
 
     Args:
-        source: The file, directory or pattern to scan.
-        any_suffix: Whether to accept files with unsupported suffixes, because an option specifies the reader.
+        source: The scan.
+        max_files: The maximum number of files below a directory.
 
     Raises:
         PathNotFoundError: If the path does not exist and, interpreted as a pattern, does not match any file.
         PathRefusedError: If the path, or a link below it, leads to a location that the scan may not read.
-        UnreadableFileError: If a file or directory cannot be read.
-        NoReaderError: If there is no reader for the suffix of a file.
+        UnreadableFileError: If a file or directory cannot be read, or there are too many files.
     """
-    files = _selected_files(source)
-    unknown = [file for file in files if not has_reader(file)]
-    if unknown and not any_suffix:
-        raise NoReaderError(
-            source.workspace, unknown[0], others=len(unknown) - 1, supported=tuple(supported_suffixes())
-        )
-    return files
-
-
-def open_file(source: ScanSource, path: str) -> BinaryIO:
-    """Open a file of the scan for reading. The caller must close the file.
-
-    Args:
-        source: The scan.
-        path: A path that :func:`list_files` returned.
-
-    Raises:
-        PathNotFoundError: If the file does not exist.
-        PathRefusedError: If the path leads to a location that the scan may not read.
-        UnreadableFileError: If the file cannot be read.
-    """
-    with _open_checked(source, PurePosixPath(path)) as opened:
-        if opened.is_directory:
-            raise UnreadableFileError(source.workspace, path, "it is a directory")
-        return os.fdopen(os.dup(opened.descriptor), "rb")
-
-
-def file_size(source: ScanSource, path: str) -> int:
-    """Return the current size of a file of the scan in bytes.
-
-    Raises:
-        FileError: If the file cannot be opened. See :func:`open_file`.
-    """
-    with open_file(source, path) as file:
-        return os.fstat(file.fileno()).st_size
-
-
-def _selected_files(source: ScanSource) -> list[str]:
     path = PurePosixPath(source.path)
     try:
         with _open_checked(source, path) as opened:
             if opened.location in _excluded_directories(source):
                 raise _excluded_error(source, path)
             if not opened.is_directory:
-                return [str(path)]
+                return [_listed(str(path), os.fstat(opened.descriptor))]
     except PathNotFoundError:
         if not is_pattern(source.path):
             raise
-        below = _Walk(source).files_below(fixed_directory(source.path))
-        found = [file for file in below if matches(source.path, file)]
+        below = _Walk(source, max_files).files_below(fixed_directory(source.path))
+        found = [file for file in below if matches(source.path, file.path)]
         if not found:
             raise
         return found
-    return _Walk(source).files_below(path)
+    return _Walk(source, max_files).files_below(path)
+
+
+def open_file(source: ScanSource, file: ListedFile) -> BinaryIO:
+    """Open a file of the scan for reading. The caller must close the file.
+
+    Raises:
+        FileChangedError: If the file was modified since it was listed.
+        PathNotFoundError: If the file does not exist.
+        PathRefusedError: If the path leads to a location that the scan may not read.
+        UnreadableFileError: If the file cannot be read.
+    """
+    with _open_checked(source, PurePosixPath(file.path)) as opened:
+        if opened.is_directory:
+            raise UnreadableFileError(source.workspace, file.path, "it is a directory")
+        if _version(os.fstat(opened.descriptor)) != file.version:
+            raise FileChangedError(ErrorContext(source.workspace, file.path), "it was modified")
+        return os.fdopen(os.dup(opened.descriptor), "rb")
 
 
 class _Walk:
-    """A walk through a directory that records the path to each location."""
+    """A walk through a directory that records the path to each location.
 
-    def __init__(self, source: ScanSource) -> None:
+    Paths are texts, because a walk can reach hundreds of thousands of them.
+    """
+
+    def __init__(self, source: ScanSource, max_files: int) -> None:
         self._source = source
+        self._max_files = max_files
         self._excluded = _excluded_directories(source)
-        self._reached: dict[Path, PurePosixPath] = {}
-        self._files: list[str] = []
+        self._reached: dict[str, str] = {}
+        self._files: list[ListedFile] = []
         self._directories: list[PurePosixPath] = []
 
-    def files_below(self, directory: PurePosixPath) -> list[str]:
+    def files_below(self, directory: PurePosixPath) -> list[ListedFile]:
         self._directories.append(directory)
         while self._directories:
             self._list(self._directories.pop())
-        return sorted(self._files)
+        return sorted(self._files, key=attrgetter("path"))
 
     def _list(self, directory: PurePosixPath) -> None:
         with _open_checked(self._source, directory) as opened:
             if opened.location in self._excluded:
                 return
-            self._reach(opened.location, directory)
+            self._reach(str(opened.location), str(directory))
             with os.scandir(opened.descriptor) as entries:
                 for entry in sorted(entries, key=lambda entry: entry.name):
                     if not entry.name.startswith((".", "_")):
-                        self._add(entry, directory / entry.name, opened.location / entry.name)
+                        path = posixpath.join(*directory.parts, entry.name)
+                        self._add(entry, path, posixpath.join(opened.location, entry.name))
 
-    def _add(self, entry: os.DirEntry[str], path: PurePosixPath, location: Path) -> None:
+    def _add(self, entry: os.DirEntry[str], path: str, location: str) -> None:
         """Add a directory entry to the files or the directories.
 
         Unless the entry is a link, ``location`` is its real path.
         """
-        is_directory = entry.is_dir(follow_symlinks=False)
-        if not is_directory and not entry.is_file(follow_symlinks=False):
-            with _open_checked(self._source, path) as opened:
-                is_directory, location = opened.is_directory, opened.location
-        if is_directory:
-            self._directories.append(path)
+        if entry.is_dir(follow_symlinks=False):
+            self._directories.append(PurePosixPath(path))
+            return
+        if entry.is_file(follow_symlinks=False):
+            status = entry.stat(follow_symlinks=False)
         else:
-            self._reach(location, path)
-            self._files.append(str(path))
+            with _open_checked(self._source, PurePosixPath(path)) as opened:
+                if opened.is_directory:
+                    self._directories.append(PurePosixPath(path))
+                    return
+                location, status = str(opened.location), os.fstat(opened.descriptor)
+        self._reach(location, path)
+        require_few_files(self._source, len(self._files) + 1, self._max_files)
+        self._files.append(_listed(path, status))
 
-    def _reach(self, location: Path, path: PurePosixPath) -> None:
+    def _reach(self, location: str, path: str) -> None:
         """Record the path to a location.
 
         Raises:
@@ -166,10 +160,19 @@ class _Walk:
         if first != path:
             raise PathRefusedError(
                 self._source.workspace,
-                str(path),
-                f"{str(first)!r} of the same scan leads to the same location, so its rows would be read twice; "
+                path,
+                f"{first!r} of the same scan leads to the same location, so its rows would be read twice; "
                 "scan only one of the paths",
             )
+
+
+def _listed(path: str, status: os.stat_result) -> ListedFile:
+    is_settled = time.time_ns() - status.st_mtime_ns > _SETTLED_NS
+    return ListedFile(path, status.st_size, _version(status), is_settled)
+
+
+def _version(status: os.stat_result) -> str:
+    return str(status.st_mtime_ns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,116 @@
+"""The findings of discovery: the schemas of the files of a scan, found by many tasks for one planner.
+
+A task examines a group of files, and returns each distinct schema once, with the numbers of the files that have it. The
+planner collects the findings of all tasks, and merges the schemas in the order of the files
+(:meth:`engine.file_scan.FileScan.merge`). It opens no file.
+
+Guarantees:
+
+1. The result does not depend on how the files were grouped, or on the order in which the tasks finish.
+2. If files cannot be examined, the error of the first one is reported, whatever the tasks found in other files.
+3. Findings that do not cover each file exactly once are refused.
+"""
+
+import json
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from engine.error_report import ErrorReport
+from engine.errors import EngineError
+from engine.scan.reader import SourceFile
+from engine.schema import TupleSchema
+
+FINDINGS = pa.schema([("files", pa.list_(pa.int32())), ("schema", pa.binary()), ("error", pa.string())])
+"""The columns in which tasks return their findings."""
+
+FINDINGS_DDL = "files array<int>, schema binary, error string"
+"""The same columns, as Spark DDL."""
+
+_MAX_TRACEBACK = 16_384
+
+
+class FailedDiscoveryError(Exception):
+    """Raised if a file could not be examined.
+
+    Attributes:
+        report: The error of the first such file.
+        traceback: The traceback of the error, for the log.
+    """
+
+    def __init__(self, report: ErrorReport, traceback: str) -> None:
+        super().__init__(str(report))
+        self.report = report
+        self.traceback = traceback
+
+
+def examine(files: Iterable[tuple[int, SourceFile]], discover: Callable[[SourceFile], TupleSchema]) -> pa.RecordBatch:
+    """Examine a group of files, and return the findings.
+
+    Args:
+        files: The files, each with its number in the scan.
+        discover: Returns the schema of a file.
+    """
+    numbers: dict[bytes, list[int]] = {}
+    failed: list[tuple[int, str]] = []
+    for number, file in files:
+        try:
+            encoded = encode_schema(discover(file))
+        except EngineError as error:
+            lines = traceback.format_exception(error)
+            failed.append((number, json.dumps([asdict(ErrorReport.of(error)), "".join(lines)[-_MAX_TRACEBACK:]])))
+        else:
+            numbers.setdefault(encoded, []).append(number)
+    rows = [
+        *({"files": of_schema, "schema": encoded, "error": None} for encoded, of_schema in numbers.items()),
+        *({"files": [number], "schema": None, "error": error} for number, error in failed),
+    ]
+    return pa.RecordBatch.from_pylist(rows, FINDINGS)
+
+
+def read_findings(findings: Iterable[Mapping[str, Any]], count: int) -> Sequence[bytes]:
+    """Return the encoded schemas of files, in the order of the files.
+
+    Args:
+        findings: The rows that the tasks returned.
+        count: The number of files.
+
+    Raises:
+        FailedDiscoveryError: If a file could not be examined.
+        ValueError: If the findings do not cover each file exactly once.
+    """
+    schemas: list[bytes | None] = [None] * count
+    failed: dict[int, str] = {}
+    for row in findings:
+        for number in row["files"]:
+            if not 0 <= number < count or schemas[number] is not None or number in failed:
+                raise ValueError(f"File {number} of {count} was examined twice, or is not a file of the scan.")
+            if row["error"] is None:
+                schemas[number] = row["schema"]
+            else:
+                failed[number] = row["error"]
+    if failed:
+        report, lines = json.loads(failed[min(failed)])
+        raise FailedDiscoveryError(ErrorReport(**report), str(lines))
+    found = [schema for schema in schemas if schema is not None]
+    if len(found) != count:
+        raise ValueError(f"Only {len(found)} of {count} files were examined.")
+    return found
+
+
+def encode_schema(schema: TupleSchema) -> bytes:
+    """Return a schema as an Arrow IPC message."""
+    encoded: bytes = schema.to_arrow().serialize().to_pybytes()
+    return encoded
+
+
+def decode_schema(encoded: bytes) -> TupleSchema:
+    """Return the schema that :func:`encode_schema` encoded.
+
+    Raises:
+        pyarrow.ArrowInvalid: If the message is malformed.
+    """
+    return TupleSchema.of(pa.ipc.read_schema(pa.py_buffer(encoded)))

@@ -1,0 +1,76 @@
+"""The discovery of a scan as a Spark job.
+
+A gateway that knows the files of a scan asks for their schemas with the option ``task``. Spark then runs discovery on
+its executors, so that no values pass through the driver.
+
+| task | options | result |
+| --- | --- | --- |
+| ``discover`` | ``files`` | the findings in these files (:mod:`engine.discovery`) |
+| ``locate`` | ``files``, ``conflict_column``, ``conflict_others`` | the position of the conflict in the file |
+"""
+
+import base64
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+from pyspark.sql import datasource
+
+from engine.discovery import FINDINGS, decode_schema, examine
+from engine.error_report import reported_errors
+from engine.errors import ScanOptionError
+from engine.file_scan import FileScan
+
+DISCOVER = "discover"
+LOCATE = "locate"
+COLUMN = "conflict_column"
+OTHERS = "conflict_others"
+
+
+class DiscoveryReader(datasource.DataSourceReader):
+    """Examines the files of a scan, in groups."""
+
+    def __init__(self, scan: FileScan) -> None:
+        self._scan = scan
+
+    @reported_errors()
+    def partitions(self) -> list[datasource.InputPartition]:
+        return [datasource.InputPartition(numbers) for numbers in self._scan.discovery_groups()]
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
+        with reported_errors():
+            files = self._scan.listed or ()
+            group = ((number, self._scan.open_later(files[number])) for number in partition.value)
+            yield examine(group, self._scan.examine)
+
+
+class LocationReader(datasource.DataSourceReader):
+    """Finds the position in a file at which a column conflicts with other files."""
+
+    def __init__(self, scan: FileScan, column: str, others: bytes) -> None:
+        self._scan = scan
+        self._column = column
+        self._others = others
+
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
+        with reported_errors():
+            (file,) = self._scan.listed or ()
+            position = self._scan.find_place(file, self._column, decode_schema(self._others))
+            yield pa.RecordBatch.from_pylist([{"files": [0], "schema": None, "error": position}], FINDINGS)
+
+
+def discovery_reader(scan: FileScan, options: Mapping[str, str], task: str) -> datasource.DataSourceReader:
+    """Return the reader for a task.
+
+    Args:
+        scan: The scan, with its list of files.
+        options: The options of the data source.
+        task: The task.
+
+    Raises:
+        ScanOptionError: If there is no such task.
+    """
+    if task == DISCOVER:
+        return DiscoveryReader(scan)
+    if task == LOCATE:
+        return LocationReader(scan, options[COLUMN], base64.b64decode(options[OTHERS]))
+    raise ScanOptionError("task", f"cannot be {task!r}")

@@ -1,0 +1,1 @@
+"""The files of a scan: how they are listed and opened."""

@@ -1,0 +1,40 @@
+"""A file in a listing, and how many files a listing may have."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from engine.errors import UnreadableFileError
+from engine.scan_source import ScanSource
+
+MAX_FILES: Final = 500_000
+"""The maximum number of files of a scan. A listing of so many files occupies about 250 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file of a scan, as it was when it was listed.
+
+    Attributes:
+        path: The path of the file, relative to the workspace's root.
+        size_bytes: The size of the file.
+        version: A text that changes when the contents of the file change. Its form depends on the storage: for a local
+            file, it is the modification time in nanoseconds.
+        is_settled: Whether any later change of the contents changes the version. False for a local file that was
+            modified so recently that another change could have the same modification time.
+    """
+
+    path: str
+    size_bytes: int
+    version: str
+    is_settled: bool = field(default=True, compare=False)
+
+
+def require_few_files(source: ScanSource, count: int, max_files: int = MAX_FILES) -> None:
+    """Check the number of files of a scan.
+
+    Raises:
+        UnreadableFileError: If there are too many files.
+    """
+    if count > max_files:
+        reason = f"there are more than {max_files:,} files; scan its directories separately, or combine small files"
+        raise UnreadableFileError(source.workspace, source.path, reason)

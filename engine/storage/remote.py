@@ -1,0 +1,319 @@
+"""Listing and opening of files in object stores and HDFS, inside one workspace.
+
+Guarantees:
+
+1. A scan lists and reads only files below the prefix of the workspace. A path in a statement names a file by its exact
+   name: ``..``, empty names and NUL are refused, and nothing is decoded.
+2. A directory always results in the same files in the same order. Names that start with ``.`` or ``_`` are ignored, as
+   in Spark.
+3. :func:`open_file` returns the contents of the file that was listed. The size and the time of the last modification
+   are checked after the last read, and for large files also before the first one. Object stores report this time in
+   seconds. Therefore a file is settled only if it was modified more than ``_SETTLED_SECONDS`` before it was listed.
+4. An error names the workspace and the file. It contains no address, and no text of the server.
+
+Not guaranteed: if a file is replaced twice within a second, and its size stays the same, the change is not noticed.
+
+Requests to S3: a listing needs one for 1,000 files. A file of up to ``_WHOLE_BYTES`` needs three: two to look at it
+(``HeadObject``), and one to read it. A larger file needs three to look at it, and one for each range.
+
+Sources: [pyarrow-fs], [s3-api].
+"""
+
+import io
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import cache
+from operator import attrgetter
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO, cast
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from engine.context import ErrorContext
+from engine.errors import (
+    FileChangedError,
+    FileError,
+    PathNotFoundError,
+    PathRefusedError,
+    ScanOptionError,
+    UnreadableFileError,
+)
+from engine.path_patterns import fixed_directory, is_pattern, matches
+from engine.scan_source import ScanSource
+from engine.storage.listed_file import ListedFile, require_few_files
+
+_CONNECT_SECONDS = 5.0
+_REQUEST_SECONDS = 10.0
+_ATTEMPTS = 4
+_TOO_LONG = "Failed to flush response stream"
+_PAUSES_SECONDS = (0.1, 0.4, 1.6, 0.0)
+_RETRY_TIME = timedelta(seconds=15)
+_SETTLED_SECONDS = 2.0
+_WHOLE_BYTES = 8 * 1024 * 1024
+_BUFFER_BYTES = 1024 * 1024
+
+_BROKEN = "the storage does not answer, or the connection broke; run the statement again"
+_NO_BUCKET = "the bucket of the workspace does not exist; correct the URI of the workspace"
+_REASONS = (
+    ("EXPIRED|ExpiredToken", "the credentials have expired; renew them"),
+    (
+        "DENIED|AccessDenied|SIGNATURE|INVALID_ACCESS|INVALID_CLIENT|UNRECOGNIZED_CLIENT|Forbidden|Unauthorized|Authentication|Credential|40[13]",
+        "the credentials of the process do not allow it; check its role, its profile or its environment variables",
+    ),
+    ("NO_SUCH_BUCKET|NoSuchBucket|ContainerNotFound", _NO_BUCKET),
+    (
+        "SLOW_DOWN|SlowDown|THROTTLING|TooManyRequests|503|429",
+        "the storage refuses requests, because there are too many",
+    ),
+    (
+        "NETWORK|curlCode|TIMEOUT|[Tt]imed out|[Cc]onnect|INTERNAL|UNAVAILABLE|50[024]",
+        _BROKEN,
+    ),
+    ("hdfs|jvm|JNI|HADOOP", "the process has no HDFS client; install Hadoop with libhdfs"),
+)
+_NAMES = re.compile(r"'.*?'(?=[ :.,]|$)")
+"""The names of files and buckets in a message, which must not decide what its cause is."""
+
+
+def list_files(source: ScanSource) -> Sequence[ListedFile]:
+    """Return the files of a scan, sorted by path.
+
+    Raises:
+        PathNotFoundError: If the path does not exist and, interpreted as a pattern, does not match any file.
+        PathRefusedError: If the scan may not read the path.
+        UnreadableFileError: If the storage cannot be listed, or there are too many files.
+    """
+    store = _Store(source)
+    path = PurePosixPath(source.path)
+    info = store.info(source.path)
+    if info.type == fs.FileType.File:
+        return [_listed(str(path), info)]
+    if info.type == fs.FileType.Directory:
+        return store.files_below(path)
+    if is_pattern(source.path):
+        below = store.files_below(fixed_directory(source.path))
+        if found := [file for file in below if matches(source.path, file.path)]:
+            return found
+    store.require_bucket(str(path))
+    raise PathNotFoundError(source.workspace, str(path))
+
+
+def open_file(source: ScanSource, file: ListedFile) -> BinaryIO:
+    """Open a file of the scan for reading. The caller must close the file, which checks it again.
+
+    Raises:
+        FileChangedError: If the file has changed since it was listed.
+        PathNotFoundError: If the file does not exist.
+        PathRefusedError: If the scan may not read the path.
+        UnreadableFileError: If the file cannot be read.
+    """
+    store = _Store(source)
+    is_small = file.size_bytes <= _WHOLE_BYTES
+    if not is_small:
+        store.check(file)
+    raw = _RemoteFile(store, file)
+    if not is_small:
+        return cast("BinaryIO", io.BufferedReader(raw, _BUFFER_BYTES))
+    with raw:
+        return io.BytesIO(raw.readall())
+
+
+class _Store:
+    """The storage of a scan."""
+
+    def __init__(self, source: ScanSource) -> None:
+        self._source = source
+        self.workspace = source.workspace
+        root = urlsplit(source.root)
+        place = "" if root.scheme == "hdfs" else root.netloc.partition("@")[0]
+        self._base = [place, *filter(None, unquote(root.path).split("/"))]
+        with self.errors(source.path):
+            self.file_system = _connect(source.root)
+
+    def key(self, path: str) -> str:
+        """Return the name of a file in the storage.
+
+        Raises:
+            PathRefusedError: If the path may lead out of the workspace.
+        """
+        names = [] if path == "." else path.split("/")
+        if "\0" in path or any(name in {"", ".", ".."} for name in names):
+            raise PathRefusedError(
+                self.workspace, path, "the path must be relative to the workspace, without '..', '//' or NUL"
+            )
+        return "/".join((*self._base, *names))
+
+    def info(self, path: str) -> fs.FileInfo:
+        """Return what the storage knows about a file or directory."""
+        with self.errors(path):
+            return self.file_system.get_file_info(self.key(path))
+
+    def require_bucket(self, path: str) -> None:
+        """Check that the bucket of the workspace exists.
+
+        Raises:
+            UnreadableFileError: If it does not exist.
+        """
+        bucket = self._base[0]
+        with self.errors(path):
+            is_missing = bucket and self.file_system.get_file_info(bucket).type == fs.FileType.NotFound
+        if is_missing:
+            raise UnreadableFileError(self.workspace, path, _NO_BUCKET)
+
+    def check(self, file: ListedFile) -> None:
+        """Check that a file is as it was listed.
+
+        Raises:
+            FileChangedError: If it has changed.
+            PathNotFoundError: If it does not exist.
+        """
+        info = self.info(file.path)
+        if info.type == fs.FileType.NotFound:
+            raise PathNotFoundError(self.workspace, file.path)
+        if info.type != fs.FileType.File or (info.size, _version(info)) != (file.size_bytes, file.version):
+            raise self.changed(file)
+
+    def changed(self, file: ListedFile) -> FileChangedError:
+        """Return the error for a file that has changed."""
+        return FileChangedError(ErrorContext(self.workspace, file.path), "it was replaced")
+
+    def files_below(self, directory: PurePosixPath) -> Sequence[ListedFile]:
+        """Return the files below a directory, sorted by path."""
+        key = self.key(str(directory))
+        with self.errors(str(directory)):
+            infos = self.file_system.get_file_info(fs.FileSelector(key, allow_not_found=True, recursive=True))
+        found = []
+        for info in infos:
+            names = info.path.removeprefix(f"{key}/").split("/")
+            path = "/".join((*directory.parts, *names))
+            if info.type != fs.FileType.File:
+                continue
+            if not info.path.startswith(f"{key}/") or not {"", ".", ".."}.isdisjoint(names):
+                raise UnreadableFileError(self.workspace, path, "its name is not that of a file; rename the object")
+            if not any(name.startswith((".", "_")) for name in names):
+                found.append(_listed(path, info))
+        require_few_files(self._source, len(found))
+        return sorted(found, key=attrgetter("path"))
+
+    @contextmanager
+    def errors(self, path: str) -> Iterator[None]:
+        """Convert errors of the storage."""
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            raise self.error(path, error) from None
+
+    def error(self, path: str, error: Exception) -> FileError:
+        """Return the error of the engine for an error of Arrow."""
+        if isinstance(error, FileNotFoundError):
+            return PathNotFoundError(self.workspace, path)
+        text = _NAMES.sub("", str(error))
+        reasons = (reason for pattern, reason in _REASONS if re.search(pattern, text))
+        return UnreadableFileError(self.workspace, path, next(reasons, type(error).__name__))
+
+
+class _RemoteFile(io.RawIOBase):
+    """An open file. Closing it checks that the file has not changed since it was listed.
+
+    Args:
+        store: The storage.
+        file: The file, as it was listed.
+
+    Raises:
+        FileChangedError: If the file has another size than it had.
+    """
+
+    def __init__(self, store: _Store, file: ListedFile) -> None:
+        super().__init__()
+        self._store = store
+        self._file = file
+        with store.errors(file.path):
+            self._opened = store.file_system.open_input_file(store.key(file.path))
+        if self._opened.size() != file.size_bytes:
+            raise store.changed(file)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def readall(self) -> bytes:
+        return self._read(self._file.size_bytes - self.tell())
+
+    def _read(self, count: int) -> bytes:
+        """Read bytes at the current position.
+
+        Arrow repeats a request that the storage refuses. It cannot do so if the answer is longer than the bytes that it
+        expects, as for a small file. Therefore such a request is repeated here. The engine has no library for this,
+        because executors need only pyarrow.
+        """
+        start = self.tell()
+        for pause_seconds in _PAUSES_SECONDS:
+            try:
+                data = self._opened.read_at(count, start)
+                break
+            except OSError as error:
+                if _TOO_LONG not in str(error):
+                    raise self._store.error(self._file.path, error) from None
+                time.sleep(pause_seconds)
+        else:
+            raise UnreadableFileError(self._store.workspace, self._file.path, _BROKEN)
+        self._opened.seek(start + len(data))
+        return bytes(data)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return int(self._opened.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._opened.tell())
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        super().close()
+        self._opened.close()
+        self._store.check(self._file)
+
+
+@cache
+def _connect(root: str) -> fs.FileSystem:
+    """Return the file system of a root, with the identity of this process."""
+    address = urlsplit(root)
+    options: dict[str, Any] = dict(parse_qsl(address.query))
+    if "anonymous" in options:
+        options["anonymous"] = options["anonymous"] == "true"
+    match address.scheme:
+        case "s3":
+            return fs.S3FileSystem(
+                **options,
+                connect_timeout=_CONNECT_SECONDS,
+                request_timeout=_REQUEST_SECONDS,
+                retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+            )
+        case "gs":
+            return fs.GcsFileSystem(**options, retry_time_limit=_RETRY_TIME)
+        case "abfss":
+            return fs.AzureFileSystem(str(address.hostname).partition(".")[0])
+        case "hdfs":
+            return fs.HadoopFileSystem(str(address.hostname), address.port or 0)
+    raise ScanOptionError("root", f"has the unknown scheme {address.scheme!r}")
+
+
+def _listed(path: str, info: fs.FileInfo) -> ListedFile:
+    is_settled = time.time() - (info.mtime_ns or 0) / 1e9 > _SETTLED_SECONDS
+    return ListedFile(path, int(info.size), _version(info), is_settled)
+
+
+def _version(info: fs.FileInfo) -> str:
+    return str(info.mtime_ns)

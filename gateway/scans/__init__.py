@@ -1,0 +1,1 @@
+"""Plans scans: which files they read, and which schema these files have together."""

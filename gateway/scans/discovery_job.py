@@ -1,0 +1,93 @@
+"""Discovery at the backend: a Spark job that examines files on the executors.
+
+The job runs in the session of the client, with the user context and the tags of its request. Therefore an interrupt of
+the client by tag, or of all operations, also ends the job.
+"""
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.connect.proto import base_pb2
+
+from engine.discovery import FINDINGS_DDL, encode_schema, read_findings
+from engine.file_list import FILES, pack_files
+from engine.file_scan import FileConflictError
+from engine.scan_source import FORMAT, TASK
+from engine.spark_discovery import COLUMN, DISCOVER, LOCATE, OTHERS
+from engine.storage.listed_file import ListedFile
+from gateway.backend_session import BackendSession, OnRows
+from gateway.errors import GatewayError, internal_error
+from gateway.pools import Pool
+
+
+async def find_schemas(
+    backend: BackendSession,
+    options: Mapping[str, str],
+    files: Sequence[ListedFile],
+    threads: Pool,
+    on_schema: Callable[[Sequence[ListedFile], bytes], None],
+) -> Sequence[bytes]:
+    """Return the encoded schema of each file.
+
+    Args:
+        backend: The session in which the job runs.
+        options: The options of the scan.
+        files: The files to examine.
+        threads: The threads that pack the list of files, and read the findings.
+        on_schema: Called with files and their schema, as soon as a task has examined them. Therefore the work of a job
+            that ends early is not lost.
+
+    Raises:
+        FailedDiscoveryError: If a file could not be examined.
+        BackendError: If the job fails.
+        GatewayError: If the job did not return what it should.
+    """
+    packed = await threads.run_or_abandon(pack_files, files)
+    findings: list[Mapping[str, Any]] = []
+
+    def take(rows: pa.Table) -> None:
+        found = rows.to_pylist()
+        findings.extend(found)
+        for row in found:
+            if row["error"] is None:
+                on_schema([files[number] for number in row["files"]], row["schema"])
+
+    try:
+        await _run(backend, {**options, TASK: DISCOVER, FILES: packed}, take)
+        return await threads.run_or_abandon(read_findings, findings, len(files))
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise _unexpected(error) from error
+
+
+async def find_place(backend: BackendSession, options: Mapping[str, str], conflict: FileConflictError) -> str:
+    """Return the position in a file at which it conflicts with other files. Empty if there is no such position.
+
+    Raises:
+        BackendError: If the job fails.
+        GatewayError: If the job did not return what it should.
+    """
+    others = base64.b64encode(encode_schema(conflict.others)).decode()
+    of_conflict = {COLUMN: conflict.error.column, OTHERS: others, FILES: pack_files([conflict.file])}
+    tables: list[pa.Table] = []
+    await _run(backend, {**options, TASK: LOCATE, **of_conflict}, tables.append)
+    try:
+        (row,) = pa.concat_tables(tables).to_pylist()
+        return str(row["error"])
+    except (ValueError, KeyError) as error:
+        raise _unexpected(error) from error
+
+
+async def _run(backend: BackendSession, options: Mapping[str, str], on_rows: OnRows) -> None:
+    plan = base_pb2.Plan()
+    read = plan.root.read.data_source
+    read.format = FORMAT
+    read.schema = FINDINGS_DDL
+    read.options.update(options)
+    await backend.execute(plan, on_rows=on_rows)
+
+
+def _unexpected(error: Exception) -> GatewayError:
+    """Return the error for findings that do not come from Lodge's data source."""
+    return internal_error(error)

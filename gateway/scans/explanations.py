@@ -1,0 +1,42 @@
+"""Adds what is known about scans to Spark's answers to ``EXPLAIN``."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql.connect.proto import base_pb2
+
+from gateway.responses import Response, build_row_response
+from gateway.scans.scan_summary import ScanSummary, describe_scans
+
+_PLAN_COLUMN = "plan"
+
+
+def add_scans_to_analysis(answer: bytes, scans: Sequence[ScanSummary]) -> bytes:
+    """Return the answer to ``DataFrame.explain`` with a text about its scans. Return any other answer unchanged.
+
+    Args:
+        answer: An encoded ``AnalyzePlanResponse``.
+        scans: The scans.
+    """
+    message = base_pb2.AnalyzePlanResponse.FromString(answer)
+    if not message.HasField("explain"):
+        return answer
+    message.explain.explain_string += describe_scans(scans)
+    return message.SerializeToString()
+
+
+def add_scans_to_rows(answer: Response, scans: Sequence[ScanSummary]) -> Response:
+    """Return the answer to the statement ``EXPLAIN`` with a text about its scans.
+
+    Args:
+        answer: The answer of Spark, a table with one row and the column ``plan``. If Spark has stored a long answer
+            instead of sending it, it is returned unchanged.
+        scans: The scans.
+    """
+    relation = answer.sql_command_result.relation
+    if not relation.HasField("local_relation"):
+        return answer
+    data = relation.local_relation.data
+    with pa.ipc.open_stream(data) as reader:
+        (plan,) = reader.read_all()[_PLAN_COLUMN].to_pylist()
+    return build_row_response({_PLAN_COLUMN: plan + describe_scans(scans)})

@@ -1,0 +1,252 @@
+"""Plans scans: lists their files, and discovers their schema.
+
+Without a plan, Spark asks the data source for the schema of a scan in one process beside the driver. With a plan, the
+relation contains the schema and the files, so this process reads nothing.
+
+Guarantees:
+
+1. Values are read only on the executors, by a discovery job (:mod:`gateway.scans.discovery_job`). The gateway lists
+   files, and merges schemas.
+2. A file that was examined before, and has not changed, is not examined again
+   (:mod:`gateway.scans.remembered_schemas`). This is also true if the statement ended before all files were examined,
+   and if another replica has examined the file.
+3. A planned scan returns the same rows, or the same error, as the scan without a plan.
+4. Scans whose options a client has made are not planned (:mod:`gateway.scans.scan_sources`).
+
+Scans with a declared schema are not planned, because they need no discovery.
+
+Source: [architecture "Gateway"], [scan-schema-tracker "Subsequent Readers and Schema Changes"].
+"""
+
+import traceback
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+from pyspark.sql.connect.proto import relations_pb2
+
+from engine.discovery import FailedDiscoveryError
+from engine.error_report import ErrorReport
+from engine.errors import EngineError
+from engine.file_list import FILES, pack_files
+from engine.file_scan import FileConflictError, FileScan
+from engine.scan_source import PLANNED, SOURCE_OPTIONS, ScanSource
+from engine.schema import TupleSchema
+from engine.spark import to_spark_schema
+from engine.storage.listed_file import ListedFile
+from gateway.backend_session import BackendSession
+from gateway.errors import ScanFailedError
+from gateway.file_systems import file_systems
+from gateway.pools import Pool
+from gateway.scans.discovery_job import find_place, find_schemas
+from gateway.scans.engine_artifact import EngineDelivery
+from gateway.scans.remembered_schemas import ExaminedScan, RememberedSchemas
+from gateway.scans.scan_sources import is_of_gateway
+from gateway.scans.scan_summary import ScanSummary, summarize_plan, summarize_unplanned
+from gateway.scans.schema_cache import Examination
+from gateway.scans.spark_readers import FileSplit, build_relation, split_files
+from workspace.identifiers import Principal
+from workspace.schema_segments import SchemaSegments
+from workspace.workspaces import Workspace, Workspaces
+
+Relation = relations_pb2.Relation
+
+_WITHOUT_EFFECT = frozenset({"partition_bytes", "discovery", "sample_files", "spark_readers"})
+"""The options that do not affect the schema of a file."""
+
+log = structlog.get_logger(__name__)
+
+
+class ScanPlanner:
+    """Plans the scans of all sessions of a replica.
+
+    Args:
+        reads: The threads that list files and merge schemas.
+        count: Called with the numbers of files whose schema was known, and had to be discovered.
+        lists_files: Whether the gateway may list the files on behalf of its clients. Otherwise, the backend lists the
+            files, and discovers their schema.
+        spark_readers: Whether Spark's own reader may read files whose schema does not drift, unless a scan has the
+            option of this name.
+        segments: The storage on which replicas share schemas. None to remember them only in memory.
+    """
+
+    def __init__(
+        self,
+        reads: Pool,
+        count: Callable[[int, int], None],
+        *,
+        lists_files: bool = True,
+        spark_readers: bool = False,
+        segments: SchemaSegments | None = None,
+    ) -> None:
+        self._lists_files = lists_files
+        self._spark_readers = spark_readers
+        self._reads = reads
+        self._count = count
+        self._remembered = RememberedSchemas(reads, segments)
+        self._engines = EngineDelivery(reads)
+
+    async def plan(
+        self, scans: Iterable[Relation], session: "SessionScans", spark_formats: Collection[str] = ()
+    ) -> Sequence[ScanSummary]:
+        """Add the files and the schema to scans, in place.
+
+        Args:
+            scans: The relations of the scans.
+            session: The session of the client.
+            spark_formats: The formats of the files that Spark's own readers may read.
+
+        Returns:
+            What is known about the scans of the gateway's workspaces.
+
+        Raises:
+            GatewayError: If a file cannot be listed or examined, the schemas of two files conflict, or the backend
+                cannot run the engine.
+        """
+        found = list(scans)
+        if found:
+            await self._engines.require(session.backend)
+        summaries = []
+        for scan in found:
+            source = scan.read.data_source
+            if not is_of_gateway(source.options, session.workspaces):
+                continue
+            if self._lists_files and not source.schema:
+                summaries.append(await self._plan(scan, session, spark_formats))
+            else:
+                summaries.append(summarize_unplanned(ScanSource.from_options(source.options), source.schema))
+        return summaries
+
+    async def _plan(self, relation: Relation, session: "SessionScans", spark_formats: Collection[str]) -> ScanSummary:
+        source = relation.read.data_source
+        options = dict(source.options)
+        try:
+            scan, files = await self._reads.run_or_abandon(_list, options, session.workspaces)
+            sampled = scan.sample(files)
+            schemas, examined = await self._schemas(scan, sampled, options, session)
+            try:
+                planned = await self._reads.run_or_abandon(_merge, scan, files, sampled, schemas)
+                uses_spark = self._spark_readers if scan.options.spark_readers is None else scan.options.spark_readers
+                split = None
+                if spark_formats and uses_spark:
+                    choose = partial(split_files, scan, planned.columns, files, schemas, spark_formats)
+                    workspace = session.workspaces.by_name[scan.source.workspace]
+                    split = await self._reads.run_or_abandon(_with_access, workspace, choose)
+            except FileConflictError as conflict:
+                raise conflict.at(await find_place(session.backend, options, conflict)) from None
+        except EngineError as error:
+            lines = traceback.format_exception(error)
+            raise _scan_failed(ErrorReport.of(error), "".join(lines)) from error
+        except FailedDiscoveryError as error:
+            raise _scan_failed(error.report, error.traceback) from None
+        source.schema = planned.schema
+        source.options[FILES] = planned.files
+        source.options[PLANNED] = "true"
+        if split is not None:
+            await self._reads.run_or_abandon(_replace, relation, split, scan.source.workspace, planned)
+        return summarize_plan(scan.source, files, sampled, examined=examined, split=split)
+
+    async def _schemas(
+        self, scan: FileScan, files: Sequence[ListedFile], options: Mapping[str, str], session: "SessionScans"
+    ) -> tuple[Sequence[bytes], int]:
+        """Return the encoded schema of each file, and how many files were examined, because it was not remembered."""
+        of_files = {key: value for key, value in options.items() if key not in SOURCE_OPTIONS | _WITHOUT_EFFECT}
+        examination = Examination(session.principal, scan.source.root, of_files)
+        examined = ExaminedScan(examination, scan.source.path)
+        known = await self._remembered.find(examined, files)
+        unknown = [file for file, schema in zip(files, known, strict=True) if schema is None]
+        self._count(len(files) - len(unknown), len(unknown))
+        if unknown:
+            async with self._remembered.recording(examined, files) as remember:
+                found = await find_schemas(session.backend, options, unknown, self._reads, remember)
+            remaining = iter(found)
+            known = [next(remaining) if schema is None else schema for schema in known]
+        return [schema for schema in known if schema is not None], len(unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionScans:
+    """Plans the scans of one session.
+
+    Attributes:
+        planner: The planner of the replica.
+        principal: The client.
+        backend: The session at the backend.
+        workspaces: All workspaces.
+    """
+
+    planner: ScanPlanner
+    principal: Principal
+    backend: BackendSession
+    workspaces: Workspaces
+
+    async def plan(self, scans: Iterable[Relation], spark_formats: Collection[str] = ()) -> Sequence[ScanSummary]:
+        """Add the files and the schema to scans, in place.
+
+        Args:
+            scans: The relations of the scans.
+            spark_formats: The formats of the files that Spark's own readers may read.
+
+        Returns:
+            What is known about the scans of the gateway's workspaces.
+
+        Raises:
+            GatewayError: If a file cannot be listed or examined, or the schemas of two files conflict.
+        """
+        return await self.planner.plan(scans, self, spark_formats)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What a scan reads.
+
+    Attributes:
+        columns: The columns.
+        schema: The columns as a Spark type, in JSON.
+        files: The packed list of files.
+    """
+
+    columns: TupleSchema
+    schema: str
+    files: str
+
+
+def _list(options: Mapping[str, str], workspaces: Workspaces) -> tuple[FileScan, Sequence[ListedFile]]:
+    scan = FileScan.from_options(options)
+    with file_systems.access(workspaces.by_name[scan.source.workspace]):
+        return scan, scan.list_files()
+
+
+def _merge(
+    scan: FileScan, files: Sequence[ListedFile], sampled: Sequence[ListedFile], schemas: Sequence[bytes]
+) -> _Planned:
+    schema = scan.select_columns(scan.merge(sampled, schemas), files)
+    return _Planned(schema, to_spark_schema(schema).json(), pack_files(files))
+
+
+def _with_access(workspace: Workspace, split: Callable[[], FileSplit | None]) -> FileSplit | None:
+    with file_systems.access(workspace):
+        return split()
+
+
+def _replace(relation: Relation, split: FileSplit, workspace: str, planned: _Planned) -> None:
+    """Replace the relation of a planned scan by one in which Spark reads some of the files, or all of them."""
+    rest = None
+    if split.of_engine:
+        rest = relations_pb2.Relation(read=relation.read)
+        rest.read.data_source.options[FILES] = pack_files(split.of_engine)
+    found = build_relation(split, workspace, planned.schema, planned.columns.names, rest)
+    found.common.CopyFrom(relation.common)
+    relation.CopyFrom(found)
+
+
+def _scan_failed(report: ErrorReport, lines: str) -> ScanFailedError:
+    log.warning(
+        "scan_failed",
+        condition=report.condition,
+        reason=report.text,
+        parameters=dict(report.parameters),
+        traceback=lines.splitlines(),
+    )
+    return ScanFailedError(report.condition, report.sql_state, report.text, report.parameters)

@@ -1,0 +1,102 @@
+"""The statements whose scans are being planned.
+
+While the scans of a statement are planned, the backend does not know its operation. Therefore the gateway itself must
+end the planning if the client interrupts the statement, or if the gateway stops.
+
+Guarantees:
+
+1. An interrupt by operation id, by tag or of all operations ends the planning with the same error as in Spark.
+2. When the gateway hands over its statements, the planning ends with an error after which the client sends the
+   statement again, to another gateway.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pyspark.sql.connect.proto import base_pb2
+
+from gateway.drain import Drain
+from gateway.errors import CanceledError
+from gateway.requests import SessionKey
+
+_Result = TypeVar("_Result")
+_KINDS = base_pb2.InterruptRequest.InterruptType
+
+
+@dataclass(slots=True, eq=False)
+class _Planning:
+    """A planning that runs.
+
+    Attributes:
+        session: The session of the statement.
+        request: The request of the statement, without its plan.
+        task: The planning.
+        is_interrupted: Whether the client has interrupted the statement.
+    """
+
+    session: SessionKey
+    request: base_pb2.ExecutePlanRequest
+    task: "asyncio.Task[Any]"
+    is_interrupted: bool = field(default=False)
+
+    def matches(self, interrupt: base_pb2.InterruptRequest) -> bool:
+        if interrupt.interrupt_type == _KINDS.INTERRUPT_TYPE_ALL:
+            return True
+        if interrupt.interrupt_type == _KINDS.INTERRUPT_TYPE_TAG:
+            return interrupt.operation_tag in self.request.tags
+        return bool(self.request.operation_id) and interrupt.operation_id == self.request.operation_id
+
+
+class Plannings:
+    """All plannings of a replica.
+
+    Args:
+        drain: What the gateway hands over when it stops.
+    """
+
+    def __init__(self, drain: Drain) -> None:
+        self._drain = drain
+        self._running: set[_Planning] = set()
+
+    async def run(
+        self, session: SessionKey, request: base_pb2.ExecutePlanRequest, work: Coroutine[Any, Any, _Result]
+    ) -> _Result:
+        """Plan the scans of a statement.
+
+        Args:
+            session: The session of the statement.
+            request: The request of the statement, without its plan.
+            work: The planning.
+
+        Returns:
+            The result of the planning.
+
+        Raises:
+            CanceledError: If the client interrupts the statement.
+            GatewayStoppingError: If the gateway stops.
+        """
+        task = asyncio.create_task(work)
+        planning = _Planning(session, request, task)
+        self._running.add(planning)
+        try:
+            with self._drain.handing_over(task.cancel):
+                return await task
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if not planning.is_interrupted or (current is not None and current.cancelling()):
+                raise
+            raise CanceledError from None
+        finally:
+            self._running.discard(planning)
+
+    async def interrupt(self, session: SessionKey, interrupt: base_pb2.InterruptRequest) -> Sequence[str]:
+        """End the plannings of a session that match a client's request. Return the ids of their operations."""
+        found = [each for each in self._running if each.session == session and each.matches(interrupt)]
+        for planning in found:
+            planning.is_interrupted = True
+            planning.task.cancel()
+        if found:
+            await asyncio.wait([planning.task for planning in found])
+        return [planning.request.operation_id for planning in found if planning.request.operation_id]

@@ -1,0 +1,278 @@
+"""Decides which files of a planned scan Spark reads with its own reader, and builds the relation that does so.
+
+Spark's vectorised readers of Parquet and ORC are faster than a Python data source, and Spark pushes projections,
+filters and aggregates down to them. They read a file only if the result is the same as that of the engine.
+
+Guarantees:
+
+1. Spark reads a file only if its schema was examined, all columns that the statement needs are marked
+   (:mod:`engine.readers.columnar.spark_marks`), and each of them has the type and the spelling of the scan's schema,
+   or does not exist in the file.
+2. Spark reads only files that nobody but the owner of the workspace can replace
+   (:mod:`engine.storage.protected_files`), and whose paths Spark does not interpret as a pattern or as hidden.
+3. If Spark lists a file with another size or modification time than the gateway, the statement fails. The check is a
+   filter on the columns ``_metadata`` of Spark.
+4. A plan contains at most ``MAX_FILES`` paths. The engine reads the files of larger scans.
+5. If a scan has files of several formats, Spark reads the files of only one of them.
+
+Not guaranteed:
+
+- Spark checks a file when it lists the files, and not again when it opens them. Modification times are compared in
+  milliseconds, and a file is not compared by its path.
+- Spark does not check that text is valid UTF-8.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.types as pt
+from google.protobuf.message import Message
+from pyspark.sql.connect.proto import base_pb2, expressions_pb2, relations_pb2
+
+from engine.discovery import decode_schema
+from engine.file_scan import FileScan
+from engine.readers.columnar import spark_orc, spark_parquet
+from engine.readers.columnar.spark_marks import is_marked
+from engine.schema import TupleSchema, fold_case, is_implicit
+from engine.storage.listed_file import ListedFile
+from engine.storage.protected_files import ProtectedFiles
+
+MAX_FILES: Final = 1000
+"""The maximum number of files that Spark reads with its own reader in one scan."""
+
+MIN_FILE_BYTES: Final = 1024 * 1024
+"""The minimum size of such a file, if the scan has more than ``FEW_FILES``, or the engine has to read other files."""
+
+FEW_FILES: Final = 32
+"""The number of paths above which Spark lists them in a job. The engine then reads small files faster."""
+
+FORMATS: Final = (spark_parquet.FORMAT, spark_orc.FORMAT)
+"""The formats that Spark reads. The suffix of a file is the name of its format."""
+
+_PLAIN_PATH: Final = re.compile(r"[0-9A-Za-z_./=-]+")
+_IGNORED_NAMES: Final = re.compile(r"[._]")
+_METADATA: Final = "_metadata"
+_REVEALING: Final = (b"_metadata", b"input_file_")
+"""Parts of names with which a statement can see which reader reads a file."""
+
+_WRITES: Final = ("write_operation", "write_operation_v2")
+
+_OPTIONS: Final = {
+    "recursiveFileLookup": "true",  # no partition columns
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "mergeSchema": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
+
+_SIZE_SHIFT: Final = 21
+
+
+@dataclass(frozen=True, slots=True)
+class FileSplit:
+    """The files of a scan by reader.
+
+    Attributes:
+        format: The format of the files that Spark reads.
+        root: The real path of the workspace.
+        of_spark: The files that Spark reads.
+        of_engine: The files that the engine reads.
+    """
+
+    format: str
+    root: str
+    of_spark: Sequence[ListedFile]
+    of_engine: Sequence[ListedFile]
+
+
+def may_replace_scans(message: Message) -> bool:
+    """Return whether Spark may read files of a message's scans.
+
+    This is the case for queries, analyses and writes of a DataFrame. A view or a SQL command can use the scan later,
+    when the files have changed. A client could also send a replaced scan back.
+    """
+    if isinstance(message, base_pb2.Plan):
+        is_used_once = message.WhichOneof("op_type") == "root" or message.command.WhichOneof("command_type") in _WRITES
+    else:
+        is_used_once = isinstance(message, base_pb2.AnalyzePlanRequest)
+    if not is_used_once:
+        return False
+    encoded = message.SerializeToString().lower()
+    return not any(name in encoded for name in _REVEALING)
+
+
+def split_files(
+    scan: FileScan,
+    selected: TupleSchema,
+    files: Sequence[ListedFile],
+    schemas: Sequence[bytes],
+    formats: Collection[str] = FORMATS,
+) -> FileSplit | None:
+    """Return the files that Spark and the engine read. None if the engine reads all files.
+
+    Args:
+        scan: The scan.
+        selected: The columns that the statement needs.
+        files: All files of the scan.
+        schemas: The encoded schemas of the files.
+        formats: The formats that Spark may read.
+    """
+    format_ = next((one for one in FORMATS if any(file.path.endswith(f".{one}") for file in files)), None)
+    is_possible = not scan.source.is_remote and scan.options.format in (None, format_) and len(schemas) == len(files)
+    if format_ not in formats or format_ is None or not is_possible or not _has_spark_columns(selected):
+        return None
+    is_same = {schema: reads_same(selected, decode_schema(schema), format_) for schema in set(schemas)}
+    eligible = [
+        file
+        for file, schema in zip(files, schemas, strict=True)
+        if is_same[schema] and file.is_settled and _has_plain_name(file, format_)
+    ]
+    if len(eligible) < len(files) or len(files) > FEW_FILES:
+        eligible = [file for file in eligible if file.size_bytes >= MIN_FILE_BYTES]
+    if not eligible or len(eligible) > MAX_FILES:
+        return None
+    protected = ProtectedFiles(scan.source)
+    if _PLAIN_PATH.fullmatch(str(protected.root)) is None:
+        return None
+    of_spark = [file for file in eligible if protected.contains(file)]
+    chosen = {file.path for file in of_spark}
+    of_engine = [file for file in files if file.path not in chosen]
+    return FileSplit(format_, str(protected.root), of_spark, of_engine) if of_spark else None
+
+
+def reads_same(selected: TupleSchema, file: TupleSchema, format_: str) -> bool:
+    """Return whether Spark's reader returns the same values as the engine.
+
+    Args:
+        selected: The columns that the statement needs, with their types in the scan.
+        file: The schema of the file.
+        format_: The format of the file.
+    """
+    for column in selected:
+        found = file.find(column.name)
+        if found is not None and not (
+            found.name == column.name and found.type.equals(column.type) and is_marked(found.metadata, format_)
+        ):
+            return False
+    return True
+
+
+def build_relation(
+    split: FileSplit, workspace: str, schema: str, columns: Iterable[str], engine: relations_pb2.Relation | None
+) -> relations_pb2.Relation:
+    """Return the relation that reads the files of a split.
+
+    Args:
+        split: The files.
+        workspace: The name of the workspace.
+        schema: The schema of the scan, as JSON.
+        columns: The names of the columns.
+        engine: The relation with which the engine reads its files. None if it reads none.
+    """
+    found = relations_pb2.Relation()
+    projected = found if engine is None else found.set_op.left_input
+    for column in columns:
+        projected.project.expressions.append(_attribute(_quote(column)))
+    checked = projected.project.input.filter
+    checked.condition.CopyFrom(_unchanged(split, workspace))
+    source = checked.input.read.data_source
+    source.format = split.format
+    source.schema = schema
+    source.paths.extend(f"file:{split.root}/{file.path}" for file in split.of_spark)
+    source.options.update(_OPTIONS)
+    if engine is not None:
+        found.set_op.right_input.CopyFrom(engine)
+        found.set_op.set_op_type = relations_pb2.SetOperation.SET_OP_TYPE_UNION
+        found.set_op.is_all = True
+    return found
+
+
+def _has_spark_columns(selected: TupleSchema) -> bool:
+    return len(selected) > 0 and all(
+        _has_spark_type(one.type) and not is_implicit(one) and fold_case(one.name) != _METADATA for one in selected
+    )
+
+
+def _has_spark_type(type_: pa.DataType) -> bool:
+    return bool(
+        pt.is_boolean(type_)
+        or pt.is_signed_integer(type_)
+        or type_ in (pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.date32())
+        or pt.is_timestamp(type_)
+        or pt.is_decimal128(type_)
+    )
+
+
+def _has_plain_name(file: ListedFile, format_: str) -> bool:
+    """Return whether Spark opens the file under exactly this path."""
+    name = file.path.rpartition("/")[2]
+    is_plain = _PLAIN_PATH.fullmatch(file.path) is not None and _IGNORED_NAMES.match(name) is None
+    return is_plain and name.endswith(f".{format_}")
+
+
+def _unchanged(split: FileSplit, workspace: str) -> expressions_pb2.Expression:
+    """Return a condition that is true for listed files, and otherwise fails.
+
+    Each file has a number that is made from its size and its modification time. Spark evaluates the condition for each
+    file before it starts the tasks, and for each row. Therefore the condition contains no text.
+    """
+    modified = _call("unix_millis", _attribute("_metadata.file_modification_time"))
+    number = _call("^", modified, _call("shiftleft", _attribute("_metadata.file_size"), _int(_SIZE_SHIFT)))
+    planned = sorted({_number(file) for file in split.of_spark})
+    path = _call("substring", _attribute("_metadata.file_path"), _int(len(f"file:{split.root}/") + 1))
+    text = _call(
+        "concat",
+        _text("[LODGE_FILE_CHANGED] '"),
+        path,
+        _text(
+            f"' in workspace '{workspace}' changed while it was scanned: it was modified. Run the statement again when "
+            "no process writes to the file."
+        ),
+    )
+    return _call("or", _call("in", number, *map(_long, planned)), _call("raise_error", text))
+
+
+def _number(file: ListedFile) -> int:
+    """Return the number that Spark computes for a file, as a signed 64-bit integer."""
+    shifted = (file.size_bytes << _SIZE_SHIFT) & (2**64 - 1)
+    number = (int(file.version) // 1_000_000) & (2**64 - 1) ^ shifted
+    return number - 2**64 if number >= 2**63 else number
+
+
+def _quote(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _attribute(name: str) -> expressions_pb2.Expression:
+    found = expressions_pb2.Expression()
+    found.unresolved_attribute.unparsed_identifier = name
+    return found
+
+
+def _call(function: str, *arguments: expressions_pb2.Expression) -> expressions_pb2.Expression:
+    found = expressions_pb2.Expression()
+    found.unresolved_function.function_name = function
+    found.unresolved_function.arguments.extend(arguments)
+    return found
+
+
+def _int(value: int) -> expressions_pb2.Expression:
+    found = expressions_pb2.Expression()
+    found.literal.integer = value
+    return found
+
+
+def _long(value: int) -> expressions_pb2.Expression:
+    found = expressions_pb2.Expression()
+    found.literal.long = value
+    return found
+
+
+def _text(value: str) -> expressions_pb2.Expression:
+    found = expressions_pb2.Expression()
+    found.literal.string = value
+    return found

@@ -1,0 +1,62 @@
+"""The findings of tasks that examine files. Numbers in comments are the guarantees of ``engine.discovery``."""
+
+import itertools
+
+import pyarrow as pa
+import pytest
+
+from engine.discovery import FailedDiscoveryError, decode_schema, encode_schema, examine, read_findings
+from engine.errors import UnreadableFileError
+from engine.scan.reader import SourceFile
+from engine.schema import TupleSchema
+
+SCHEMAS = [TupleSchema([pa.field("a", type_)]) for type_ in (pa.int64(), pa.string(), pa.int64(), pa.null())]
+
+
+def discover(file):
+    if file.path.startswith("bad"):
+        raise UnreadableFileError("dfs", file.path, "it is bad")
+    return SCHEMAS[int(file.path)]
+
+
+def findings(*groups):
+    found = []
+    for group in groups:
+        files = [(number, SourceFile("dfs", path, 1, lambda: None)) for number, path in group]
+        found += examine(files, discover).to_pylist()
+    return found
+
+
+def test_schemas_are_in_the_order_of_the_files_however_they_are_grouped():  # 1
+    numbered = list(enumerate("0123"))
+    expected = [encode_schema(schema) for schema in SCHEMAS]
+    for order in itertools.permutations(numbered):
+        for cut in range(4):
+            rows = findings(order[:cut], order[cut:])
+            assert read_findings(reversed(rows), 4) == expected
+
+
+def test_schema_of_several_files_is_returned_once():
+    (one, other) = findings([(0, "0"), (1, "2"), (2, "1")])
+    assert (one["files"], other["files"]) == ([0, 1], [2])
+
+
+def test_error_of_the_first_file_is_reported():  # 2
+    for rows in itertools.permutations(findings([(0, "0"), (2, "bad2")], [(1, "bad1"), (3, "1")])):
+        with pytest.raises(FailedDiscoveryError) as raised:
+            read_findings(rows, 4)
+        assert "'bad1' in workspace 'dfs'" in raised.value.report.text
+        assert raised.value.report.condition == "LODGE_UNREADABLE_FILE"
+        assert "UnreadableFileError" in raised.value.traceback
+
+
+@pytest.mark.parametrize("numbers", [[0], [0, 1, 1], [0, 2], [0, -1], [0, 1, 0]])
+def test_findings_that_do_not_cover_each_file_once_are_refused(numbers):  # 3
+    rows = [{"files": [number], "schema": b"", "error": None} for number in numbers]
+    with pytest.raises(ValueError, match="examined"):
+        read_findings(rows, 2)
+
+
+def test_metadata_of_a_schema_survives():
+    schema = TupleSchema([pa.field("a", pa.int64(), nullable=False, metadata={"lodge.default": "7"})])
+    assert decode_schema(encode_schema(schema)).to_arrow().equals(schema.to_arrow(), check_metadata=True)

@@ -1,0 +1,50 @@
+"""The list of files in a plan."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.errors import ScanOptionError
+from engine.file_list import FILES, pack_files, unpack_files
+from engine.file_scan import FileScan
+from engine.storage.listed_file import ListedFile
+
+LISTS = st.lists(st.builds(ListedFile, st.text(), st.integers(min_value=0, max_value=2**63), st.text()))
+
+COUNT = 10_000
+MOST_BYTES_OF_FILE = 1000
+
+
+@given(LISTS)
+def test_list_is_unpacked_as_it_was(files):
+    assert unpack_files(pack_files(files)) == files
+
+
+def test_long_list_is_small():
+    files = [ListedFile(f"logs/2026/11/{number:06}.json", 1234, "1795436125000000000") for number in range(100_000)]
+    assert len(pack_files(files)) < 1024 * 1024
+
+
+@pytest.mark.parametrize("text", ["", "x", "AAAA", pack_files([])[:-4], "eJyrVoouAgAC8AEt", "eJwDAAAAAAE="])
+def test_other_text_is_refused(text):
+    with pytest.raises(ScanOptionError, match="is not a list of files that Lodge wrote"):
+        unpack_files(text)
+
+
+def test_planning_many_files_needs_little_memory(workspace):
+    for number in range(COUNT):
+        workspace.write(f"{number // 100}/{number}.json", "{}\n")
+    options = workspace.scan(".").to_options(reader={}, mentioned=None)
+    tracemalloc.start()
+    try:
+        listed = FileScan.from_options(options).list_files()
+        planned = FileScan.from_options({**options, FILES: pack_files(listed)})
+        tasks = planned.partitions()
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(len(files) for files in tasks) == COUNT
+    assert len(tasks) < COUNT / 100
+    assert peak_bytes < COUNT * MOST_BYTES_OF_FILE

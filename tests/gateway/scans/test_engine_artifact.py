@@ -1,0 +1,199 @@
+"""Scans at Spark Connect servers without Lodge. Numbers in comments are the guarantees of the module."""
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import Row
+
+from tests.conftest import REPOSITORY
+
+pytestmark = pytest.mark.slow
+
+NEEDED = ("pyspark", "pyarrow", "numpy")
+
+
+def make_files(lodge):
+    (lodge.files / "people.csv").write_text("name,age\nAda,36\nBob,\n")
+    (lodge.files / "events").mkdir(exist_ok=True)
+    (lodge.files / "events" / "1.json").write_text('{"id": 1, "tags": ["a"]}\n')
+    (lodge.files / "events" / "2.json").write_text('{"id": 2.5, "place": {"x": 1}}\n')
+
+
+def sent(lodge, spark=None):
+    """Return the log events of the deliveries, of one session or of all."""
+    events = [json.loads(line) for line in lodge.log().splitlines() if '"engine_sent"' in line]
+    return [each for each in events if spark is None or each["session"] == spark.session_id]
+
+
+def check_scans(spark):
+    events = spark.sql("select * from dfs.`events` order by id")
+    assert events.schema.simpleString().startswith("struct<id:double,tags:array<string>,place:struct<x:bigint>")
+    assert [row.id for row in events.collect()] == [1.0, 2.5]
+    people = spark.sql("select name, age from dfs.`people.csv` with (header = true, schema = 'name string, age int')")
+    assert people.collect() == [Row(name="Ada", age=36), Row(name="Bob", age=None)]
+    spark.sql("create temporary table t as select id from dfs.`events`")
+    assert spark.sql("select count(*) from t").collect() == [(2,)]
+
+
+@pytest.fixture(scope="module")
+def bare_spark(start_spark, python_environment, tmp_path_factory):
+    """A server whose Python has nothing but PySpark and what the engine needs."""
+    return start_spark(tmp_path_factory.mktemp("bare"), python=python_environment(NEEDED))
+
+
+@pytest.fixture
+def start_bare(start_spark, python_environment, tmp_path):
+    """Start servers without Lodge. The Python of executors can have other packages than the Python of the driver."""
+
+    def start(requirements, *, of_executors=None):
+        driver = python_environment(requirements)
+        workers = driver if of_executors is None else python_environment(of_executors)
+        script = tmp_path / "python"
+        script.write_text(
+            f'#!/bin/sh\ncase " $* " in *" pyspark.worker "*) exec {workers} "$@" ;; esac\nexec {driver} "$@"\n'
+        )
+        script.chmod(0o755)
+        return start_spark(tmp_path, ["env", f"PYSPARK_PYTHON={script}"], python=driver)
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def bare_lodge(start_lodge, bare_spark):
+    gateway = start_lodge(backend=bare_spark.address)
+    make_files(gateway)
+    yield gateway
+    gateway.stop()
+
+
+def test_scans_work_at_a_backend_without_lodge(connect, bare_lodge):
+    spark = connect(bare_lodge)
+    check_scans(spark)
+    assert len(sent(bare_lodge, spark)) == 1  # 1
+
+
+def test_sessions_get_the_engine_for_their_first_scan_only(connect, bare_lodge):
+    first, second = connect(bare_lodge), connect(bare_lodge)
+    assert first.sql("select 1").collect() == [(1,)]
+    first.sql("create temporary table t as select 1 as a")
+    assert not sent(bare_lodge, first)
+    assert second.table("dfs.`events`").count() == 2
+    assert not sent(bare_lodge, first)
+    assert first.table("dfs.`events`").schema.fieldNames()[:2] == ["id", "tags"]
+    assert first.table("dfs.`events`").count() == 2
+    assert len(sent(bare_lodge, first)) == len(sent(bare_lodge, second)) == 1
+
+
+def test_two_first_scans_at_the_same_time_bring_the_engine_once(connect, bare_lodge):  # 1
+    spark = connect(bare_lodge)
+    with ThreadPoolExecutor(4) as pool:
+        counts = list(pool.map(lambda _: spark.table("dfs.`events`").count(), range(4)))
+    assert counts == [2] * 4
+    assert len(sent(bare_lodge, spark)) == 1
+
+
+def test_two_gateways_bring_the_engine_to_one_session(connect, bare_lodge, bare_spark, start_lodge):  # 2
+    other = start_lodge(backend=bare_spark.address, beside=bare_lodge)
+    spark = connect(bare_lodge)
+    assert spark.table("dfs.`events`").count() == 2
+    same = connect(other, session_id=spark.session_id)
+    assert same.table("dfs.`events`").count() == 2
+    assert not sent(other, same)
+
+
+def test_clone_of_a_session_scans(connect, bare_lodge):
+    spark = connect(bare_lodge)
+    assert spark.table("dfs.`events`").count() == 2
+    clone = spark.cloneSession()
+    try:
+        assert clone.table("dfs.`events`").count() == 2
+    finally:
+        clone.stop()
+
+
+def test_view_of_a_scan_works_in_the_session(connect, bare_lodge):
+    spark = connect(bare_lodge)
+    spark.table("dfs.`events`").select("id").createOrReplaceTempView("v")
+    assert spark.sql("select count(*) from v").collect() == [(2,)]
+
+
+def test_backend_with_the_engine_gets_nothing(connect, lodge):
+    spark = connect(lodge)
+    assert spark.table("dfs.`amount.csv`").count() == 4
+    assert not sent(lodge, spark)
+
+
+def test_new_server_at_the_same_address_gets_the_engine(
+    connect, start_spark, start_lodge, python_environment, tmp_path
+):
+    python = python_environment(NEEDED)
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    after.mkdir()
+    server = start_spark(before, python=python)
+    gateway = start_lodge(backend=server.address)
+    make_files(gateway)
+    assert connect(gateway).table("dfs.`events`").count() == 2
+    server.process.kill()
+    server.process.wait()
+    port = server.address.rpartition(":")[2]
+    start_spark(after, more={"spark.connect.grpc.binding.port": port}, python=python)
+    spark = connect(gateway)
+    assert spark.table("dfs.`events`").count() == 2
+    assert len(sent(gateway, spark)) == 1
+
+
+def test_installed_engine_of_another_version_is_refused(
+    connect, start_spark, start_lodge, python_environment, tmp_path
+):  # 3
+    installed = tmp_path / "installed"
+    for package in ("engine", "pyspark_lodge"):
+        shutil.copytree(REPOSITORY / package, installed / package, ignore=shutil.ignore_patterns("__pycache__"))
+    with (installed / "engine" / "file_scan.py").open("a") as module:
+        module.write("\n# another version\n")
+    directory = tmp_path / "spark"
+    directory.mkdir()
+    server = start_spark(directory, ["env", f"PYTHONPATH={installed}"], python=python_environment(NEEDED))
+    gateway = start_lodge(backend=server.address)
+    make_files(gateway)
+    spark = connect(gateway)
+    for _ in range(2):
+        with pytest.raises(AnalysisException, match="Install the same version, or remove Lodge") as raised:
+            spark.table("dfs.`events`").count()
+        assert raised.value.getCondition() == "LODGE_OTHER_ENGINE"
+    assert spark.sql("select 1").collect() == [(1,)]
+
+
+def test_backend_without_pyarrow_is_named(connect, start_bare, start_lodge):
+    server = start_bare(["pyspark"])
+    gateway = start_lodge(backend=server.address)
+    make_files(gateway)
+    spark = connect(gateway)
+    for _ in range(2):
+        with pytest.raises(AnalysisException, match=r"no package \[pyarrow\]\. .* Install what is missing") as raised:
+            spark.sql("select * from dfs.`people.csv`").collect()
+        assert raised.value.getCondition() == "LODGE_BACKEND_PYTHON"
+    assert spark.sql("select 1").collect() == [(1,)]
+
+
+@pytest.mark.parametrize(("missing", "present"), [("pyarrow", ["pyspark"]), ("numpy", ["pyspark", "pyarrow"])])
+def test_executors_without_a_package_are_named(connect, start_bare, start_lodge, missing, present):
+    server = start_bare(NEEDED, of_executors=present)
+    gateway = start_lodge(backend=server.address)
+    make_files(gateway)
+    spark = connect(gateway)
+    with pytest.raises(AnalysisException, match=rf"its executors has no package \[{missing}\]\.") as raised:
+        spark.sql("select * from dfs.`people.csv`").collect()
+    assert raised.value.getCondition() == "LODGE_BACKEND_PYTHON"
+
+
+def test_scans_work_with_another_version_of_spark(connect, start_bare, start_lodge):
+    server = start_bare(["pyspark==4.2.0", "pyarrow==26.0.1", "numpy==2.4.6"])
+    gateway = start_lodge(backend=server.address)
+    make_files(gateway)
+    spark = connect(gateway)
+    check_scans(spark)
+    assert len(sent(gateway, spark)) == 1

@@ -1,0 +1,82 @@
+"""Directories named ``key=value`` give the columns, types and values that Spark's own readers give."""
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql.connect.session import SparkSession
+
+pytestmark = pytest.mark.slow
+
+CASES = {
+    "integers": ["k=1", "k=-7", "k=007"],
+    "long integers": ["k=1", "k=3000000000"],
+    "very long integers": ["k=1", "k=99999999999999999999"],
+    "numbers": ["k=1", "k=1.5", "k=2e3x"],
+    "doubles": ["k=1", "k=1.5"],
+    "long integers and doubles": ["k=3000000000", "k=1.5"],
+    "dates": ["k=2026-01-02", "k=2026-12-31"],
+    "dates and times": ["k=2026-01-02", "k=2026-01-02 03:04:05"],
+    "dates and numbers": ["k=2026-01-02", "k=1"],
+    "no dates": ["k=2026-13-01"],
+    "escaped numbers": ["k=%31"],
+    "escaped times": ["k=2026-01-02 03%3A04%3A05"],
+    "fractions of seconds": ["k=2026-01-02 03:04:05.1"],
+    "not a number": ["k=1.5", "k=NaN", "k=Infinity"],
+    "exponents": ["k=1.5e3", "k=.5e1"],
+    "small exponents": ["k=15e-1"],
+    "characters": ["k=é%FF", "k=%C3%A9"],
+    "texts": ["k=a%20b", "k=1", "k=%25"],
+    "nulls": ["k=1", "k=__HIVE_DEFAULT_PARTITION__"],
+    "two columns": ["year=2026/month=01", "year=2026/month=11"],
+    "escaped names": ["a%3Db=1", "a%3Db=2"],
+}
+
+
+@pytest.fixture(scope="module")
+def direct(spark_server):
+    """A session of Spark without Lodge."""
+    session = SparkSession.builder.remote(spark_server).create()
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def folder(lodge, tmp_path_factory):
+    path = lodge.files / tmp_path_factory.mktemp("partitions").name
+    path.mkdir()
+    return path
+
+
+def write(folder, *directories):
+    for number, name in enumerate(directories):
+        path = folder / name / "a.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(f'{{"a": {number}}}\n')
+
+
+@pytest.mark.parametrize("directories", CASES.values(), ids=CASES.keys())
+def test_columns_types_and_values_are_those_of_spark(spark, direct, folder, directories):
+    write(folder, *directories)
+    expected = direct.read.json(str(folder)).orderBy("a")
+    wanted = [f"`{name}`" for name in expected.columns]
+    found = spark.table(f"dfs.`{folder.name}`").select(*wanted).orderBy("a")
+    assert found.dtypes == expected.dtypes
+    assert str(found.collect()) == str(expected.collect())  # NaN is not equal to itself
+
+
+def test_conditions_read_only_the_directories_that_they_need(spark, folder):
+    write(folder, *(f"day=2026-01-{day:02}/hour={hour}" for day in (1, 2, 3) for hour in (1, 2)))
+    table = f"dfs.`{folder.name}`"
+    query = f"select count(a) from {table} where day > date'2026-01-01' and hour in (2, 3)"
+    spark.sql(query).collect()
+    (folder / "day=2026-01-01" / "hour=2" / "a.json").write_text("nothing")
+    declared = "with (schema = 'a int, day date, hour int')"
+    assert spark.sql(query.replace(table, f"{table} {declared}")).collect() == [(2,)]
+
+
+def test_different_names_are_an_error_with_a_way_out(spark, folder):
+    write(folder, "a=1", "b=1")
+    with pytest.raises(AnalysisException, match=rf"'{folder.name}/b=1' in workspace 'dfs'") as raised:
+        spark.table(f"dfs.`{folder.name}`").collect()
+    assert raised.value.getCondition() == "LODGE_PARTITION_NAMES"
+    without = spark.sql(f"select dir0, a from dfs.`{folder.name}` with (partitions = false) order by a")
+    assert without.collect() == [("a=1", 0), ("b=1", 1)]

@@ -1,0 +1,80 @@
+"""Which files the gateway lists. Numbers in comments are the guarantees of ``gateway.scans.planner``."""
+
+import pytest
+from pyspark.sql.connect.proto import relations_pb2
+from pyspark.sql.types import StructType
+
+from gateway.scans.planner import ScanPlanner, SessionScans
+from gateway.scans.scan_sources import source_in
+from gateway.storage import make_workspace_reads
+from workspace.identifiers import Principal
+from workspace.workspaces import Workspace, Workspaces
+
+
+class BackendWithEngine:
+    """A session at a backend that has the engine of the gateway, and runs no job."""
+
+    server_side_session_id = "1"
+
+    async def analyze_schema(self, relation):
+        return StructType()
+
+
+@pytest.fixture
+def workspaces(tmp_path):
+    """The workspace ``dfs`` has a file without a reader, so that a gateway that lists it raises an error."""
+    for name in ("files", "other", "temporary"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "private.xyz").touch()
+    files, temporary = Workspace("dfs", tmp_path / "files"), Workspace("dfs.tmp", tmp_path / "temporary")
+    return Workspaces({"dfs": files, "dfs.tmp": temporary}, temporary)
+
+
+def relation(options):
+    scan = relations_pb2.Relation()
+    scan.read.data_source.format = "lodge"
+    scan.read.data_source.options.update(options)
+    return scan
+
+
+def options_of(workspaces):
+    return source_in(workspaces, workspaces.by_name["dfs"], ".").to_options()
+
+
+async def plan(workspaces, scan, *, lists_files=True):
+    planner = ScanPlanner(make_workspace_reads(), lambda known, discovered: None, lists_files=lists_files)
+    await SessionScans(planner, Principal("ann"), BackendWithEngine(), workspaces).plan([scan])
+
+
+@pytest.mark.parametrize("lists_files", [True, False])
+async def test_gateway_lists_files_only_if_it_may(workspaces, lists_files):
+    """With impersonation, the gateway may have more permissions than the client."""
+    scan = relation(options_of(workspaces))
+    if lists_files:
+        with pytest.raises(Exception, match=r"private\.xyz"):
+            await plan(workspaces, scan)
+    else:
+        await plan(workspaces, scan, lists_files=False)
+    assert scan == relation(options_of(workspaces))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"root": "/"},
+        {"root": "{parent}/other"},
+        {"root": "s3://bucket/prefix?endpoint_override=127.0.0.1:1"},
+        {"workspace": "dfs.tmp"},
+        {"workspace": "nope"},
+        {"excluded": "[]"},
+        {"files": ""},
+        {"Planned": "true"},
+        {"task": "discover"},
+    ],
+)
+async def test_gateway_does_not_act_on_options_of_a_client(workspaces, change):  # 4
+    parent = workspaces.temporary.root.parent
+    options = options_of(workspaces) | {key: value.replace("{parent}", str(parent)) for key, value in change.items()}
+    scan = relation(options)
+    await plan(workspaces, scan)
+    assert scan == relation(options)

@@ -1,0 +1,310 @@
+"""Which files of a scan Spark reads with its own reader."""
+
+import os
+from dataclasses import replace
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import orc
+from pyspark.sql.connect.proto import base_pb2, relations_pb2
+
+from engine.discovery import encode_schema
+from engine.file_scan import FileScan
+from engine.readers.columnar.spark_marks import is_marked
+from engine.storage.protected_files import ProtectedFiles
+from gateway.scans import spark_readers
+from gateway.scans.spark_readers import FORMATS, MIN_FILE_BYTES, build_relation, may_replace_scans, split_files
+
+NUMBERS = pa.table({"a": [1, 2]})
+DAYS = pa.table({"a": pa.array([1], pa.date32())})
+LARGE = pa.table({"a": list(range(200_000))})
+
+
+class Scan:
+    """A scan of a directory, of which the test writes the files."""
+
+    def __init__(self, root):
+        self.root = root
+
+    def write(self, name, table, **options):
+        path = self.root / name
+        path.parent.mkdir(exist_ok=True, mode=0o755)
+        pq.write_table(table, path, **options)
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+        return path
+
+    def split(self, columns=None, formats=FORMATS, **options):
+        given = {"workspace": "dfs", "root": str(self.root), "path": ".", **options}
+        scan = FileScan.from_options(given)
+        if columns is not None:
+            scan = replace(scan, mentioned=frozenset(columns))
+        files = scan.list_files()
+        schemas = [encode_schema(scan.examine(scan.open_later(file))) for file in files]
+        selected = scan.select_columns(scan.merge(files, schemas), files)
+        return split_files(scan, selected, files, schemas, formats)
+
+    def names(self, columns=None, **options):
+        found = self.split(columns, **options)
+        return None if found is None else [[one.path for one in part] for part in (found.of_spark, found.of_engine)]
+
+
+@pytest.fixture
+def scan(tmp_path):
+    (tmp_path / "files").mkdir(mode=0o755)
+    return Scan(tmp_path / "files")
+
+
+def test_files_with_the_types_of_the_scan(scan):
+    scan.write("a.parquet", NUMBERS)
+    scan.write("b.parquet", pa.table({"b": ["x"], "a": [3]}))
+    assert scan.names() == [["a.parquet", "b.parquet"], []]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pa.table({"A": [1]}),
+        pa.table({"a": pa.array([1], pa.int32())}),
+        pa.table({"a": [1], "b": [[1]]}),
+        pa.table({"a": [1], "b": pa.array([1], pa.timestamp("ns"))}),
+    ],
+    ids=["letter case", "narrower type", "list", "nanoseconds"],
+)
+def test_small_files_that_spark_could_read_beside_others_are_left_to_the_engine(scan, table):
+    scan.write("a.parquet", NUMBERS)
+    scan.write("b.parquet", table)
+    assert scan.names() is None
+
+
+def test_large_files_beside_others(scan):
+    path = scan.write("a.parquet", LARGE, compression="none")
+    assert path.stat().st_size > MIN_FILE_BYTES
+    scan.write("b.parquet", pa.table({"a": pa.array([1], pa.int32())}))
+    assert scan.names() == [["a.parquet"], ["b.parquet"]]
+
+
+@pytest.mark.parametrize("name", ["a b.parquet", "[a].parquet", "a%20b.parquet", "a*.parquet", "a.pq", "ä.parquet"])
+def test_names_that_spark_may_interpret(scan, name):
+    scan.write(name, NUMBERS)
+    assert scan.names() is None
+
+
+def test_many_small_files_are_left_to_the_engine(scan, monkeypatch):
+    scan.write("a.parquet", NUMBERS)
+    scan.write("b.parquet", LARGE, compression="none")
+    assert scan.names() == [["a.parquet", "b.parquet"], []]
+    monkeypatch.setattr(spark_readers, "FEW_FILES", 1)
+    assert scan.names() == [["b.parquet"], ["a.parquet"]]
+
+
+def test_columns_of_partitions(scan):
+    scan.write("year=2025/a.parquet", NUMBERS)
+    scan.write("year=2026/a.parquet", NUMBERS)
+    assert scan.names() is None
+    assert scan.names(["a", "year"]) is None
+    assert scan.names(["a"]) == [["year=2025/a.parquet", "year=2026/a.parquet"], []]
+
+
+def test_columns_of_the_path_and_statements_without_columns(scan):
+    scan.write("x/a.parquet", NUMBERS)
+    assert scan.names() is None
+    assert scan.names(["a", "filename"]) is None
+    assert scan.names([]) is None
+    assert scan.names(["a"]) == [["x/a.parquet"], []]
+
+
+@pytest.mark.parametrize("discovery", ["first", "sample"])
+def test_files_that_were_not_examined(scan, discovery):
+    scan.write("a.parquet", NUMBERS)
+    scan.write("b.parquet", NUMBERS)
+    source = FileScan.from_options({"workspace": "dfs", "root": str(scan.root), "path": "."})
+    files = source.list_files()
+    schemas = [encode_schema(source.examine(source.open_later(files[0])))]
+    assert split_files(source, source.merge(files[:1], schemas), files, schemas) is None
+
+
+def test_more_files_than_a_plan_may_contain(scan, monkeypatch):
+    scan.write("a.parquet", NUMBERS)
+    scan.write("b.parquet", NUMBERS)
+    monkeypatch.setattr(spark_readers, "MAX_FILES", 1)
+    assert scan.names() is None
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({}, True),
+        ({"org.apache.spark.version": "4.3.0"}, True),
+        ({"org.apache.spark.version": "2.4.8"}, False),
+        ({"org.apache.spark.version": "3.5.0", "org.apache.spark.legacyDateTime": ""}, False),
+    ],
+)
+def test_dates_of_another_calendar(scan, metadata, expected):
+    scan.write("a.parquet", DAYS.replace_schema_metadata(metadata))
+    assert (scan.names() is not None) is expected
+
+
+def test_timestamps_of_96_bits(scan):
+    table = pa.table({"a": pa.array([1000], pa.timestamp("us"))})
+    scan.write("a.parquet", table)
+    assert scan.names() is not None
+    scan.write("a.parquet", table, use_deprecated_int96_timestamps=True)
+    assert scan.names() is None
+
+
+def test_marks_do_not_reach_the_schema_of_the_scan(scan):
+    scan.write("a.parquet", NUMBERS)
+    source = FileScan.from_options({"workspace": "dfs", "root": str(scan.root), "path": "."})
+    (file,) = source.list_files()
+    assert is_marked(source.examine(source.open_later(file)).find("a").metadata, "parquet")
+    assert not is_marked(source.discover().find("a").metadata, "parquet")
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_directories_that_others_may_write(scan, mode):
+    scan.write("x/a.parquet", NUMBERS)
+    for path in (scan.root / "x", scan.root):
+        path.chmod(mode)
+        assert scan.names(["a"]) is None
+        path.chmod(0o755)
+    assert scan.names(["a"]) is not None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")
+def test_files_of_other_owners(scan):
+    path = scan.write("x/a.parquet", NUMBERS)
+    for each in (path, path.parent):
+        os.chown(each, 12345, -1)
+        assert scan.names(["a"]) is None
+        os.chown(each, 0, -1)
+    os.chown(scan.root, 12345, -1)
+    os.chown(path, 12345, -1)
+    assert scan.names(["a"]) is not None
+
+
+def test_links(scan):
+    path = scan.write("x/_b", NUMBERS)
+    (scan.root / "x" / "a.parquet").symlink_to(path)
+    assert scan.names(["a"]) is None
+    path.rename(scan.root / "x" / "a.parquet")
+    assert scan.names(["a"]) is not None
+    (scan.root / "x").rename(scan.root / "_x")
+    (scan.root / "x").symlink_to(scan.root / "_x")
+    assert scan.names(["a"]) is None
+
+
+def test_files_that_changed_since_the_listing(scan):
+    path = scan.write("a.parquet", NUMBERS)
+    source = FileScan.from_options({"workspace": "dfs", "root": str(scan.root), "path": "."})
+    (file,) = source.list_files()
+    assert ProtectedFiles(source.source).contains(file)
+    os.utime(path, (1_700_000_001, 1_700_000_001))
+    assert not ProtectedFiles(source.source).contains(file)
+    path.unlink()
+    assert not ProtectedFiles(source.source).contains(file)
+
+
+def test_workspace_in_an_object_store(scan):
+    scan.write("a.parquet", NUMBERS)
+    local = FileScan.from_options({"workspace": "dfs", "root": str(scan.root), "path": "."})
+    files = local.list_files()
+    schemas = [encode_schema(local.examine(local.open_later(file))) for file in files]
+    merged = local.merge(files, schemas)
+    assert split_files(local, merged, files, schemas) is not None
+    remote = replace(local, source=replace(local.source, root="s3://bucket"))
+    assert split_files(remote, merged, files, schemas) is None
+
+
+def test_workspace_in_an_excluded_directory(scan, tmp_path):
+    scan.write("a.parquet", NUMBERS)
+    assert scan.names(excluded=f'["{scan.root}/tmp"]') is not None
+    assert scan.names(excluded=f'["{tmp_path}"]') is None
+
+
+def test_relation_contains_each_file_once(scan):
+    scan.write("a.parquet", LARGE, compression="none")
+    scan.write("b.parquet", pa.table({"a": pa.array([1], pa.int32())}))
+    engine = relations_pb2.Relation()
+    engine.read.data_source.format = "lodge"
+    split = scan.split()
+    found = build_relation(split, "dfs", "{}", ["a"], engine)
+    read = found.set_op.left_input.project.input.filter.input.read.data_source
+    assert (read.format, list(read.paths)) == ("parquet", [f"file:{scan.root}/a.parquet"])
+    assert found.set_op.right_input == engine
+    assert found.set_op.is_all
+
+
+def test_other_commands_keep_the_engine():
+    query = base_pb2.Plan()
+    query.root.read.data_source.format = "lodge"
+    assert may_replace_scans(query)
+    assert may_replace_scans(base_pb2.AnalyzePlanRequest(explain=base_pb2.AnalyzePlanRequest.Explain(plan=query)))
+    written = base_pb2.Plan()
+    written.command.write_operation.input.CopyFrom(query.root)
+    assert may_replace_scans(written)
+    command = base_pb2.Plan()
+    command.command.create_dataframe_view.input.CopyFrom(query.root)
+    assert not may_replace_scans(command)
+    assert not may_replace_scans(query.root)
+    query.root.sql.query = "select INPUT_FILE_NAME() from x"
+    assert not may_replace_scans(query)
+
+
+ORC_COLUMNS = {
+    "flag": pa.array([True]),
+    "tiny": pa.array([1], pa.int8()),
+    "number": pa.array([1], pa.int32()),
+    "real": pa.array([1.5], pa.float32()),
+    "text": pa.array(["a"]),
+    "bytes": pa.array([b"a"]),
+    "decimal": pa.array([Decimal("1.25")]),
+}
+
+
+def write_orc(scan, name, columns):
+    path = scan.root / name
+    orc.write_table(pa.table(columns), path)
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+
+
+def test_orc_columns_of_simple_types(scan):
+    write_orc(scan, "a.orc", ORC_COLUMNS)
+    write_orc(scan, "b.orc", {"more": pa.array([1])})
+    assert scan.names() == [["a.orc", "b.orc"], []]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1], pa.timestamp("us")),
+        pa.array([1], pa.timestamp("us", "UTC")),
+        pa.array([1], pa.date32()),  # pyarrow does not write the calendar
+        pa.array([[1]]),
+        pa.array([{"x": 1}]),
+    ],
+)
+def test_other_orc_columns(scan, column):
+    write_orc(scan, "a.orc", {**ORC_COLUMNS, "other": column})
+    assert scan.names() is None
+    assert scan.names({"number", "text"}) == [["a.orc"], []]
+
+
+def test_orc_files_of_old_hive_have_no_names(scan):
+    write_orc(scan, "a.orc", {"_col0": pa.array([1]), "_col1": pa.array(["a"])})
+    assert scan.names() is None
+    write_orc(scan, "a.orc", {"_col0": pa.array([1]), "b": pa.array(["a"])})
+    assert scan.names() == [["a.orc"], []]
+
+
+def test_spark_reads_one_format_of_a_scan(scan):
+    write_orc(scan, "a.orc", {"a": pa.array(range(2_000_000))})
+    scan.write("b.parquet", LARGE)
+    assert scan.names() == [["b.parquet"], ["a.orc"]]
+
+
+def test_only_formats_of_the_first_readers(scan):
+    write_orc(scan, "a.orc", ORC_COLUMNS)
+    assert scan.split(formats=("orc",)) is not None
+    assert scan.split(formats=("parquet",)) is None

@@ -1,0 +1,336 @@
+"""Files that Spark's own reader reads, through a gateway. The engine is the oracle."""
+
+import os
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import orc
+from pyspark.errors import PySparkException
+
+pytestmark = pytest.mark.slow
+
+ROWS = 1000
+OFF = "with (spark_readers = false)"
+OLD = date(1500, 2, 28)
+
+COLUMNS = {
+    "flag": pa.array([True, None] * (ROWS // 2)),
+    "tiny": pa.array([-128] * ROWS, pa.int8()),
+    "byte": pa.array([255] * ROWS, pa.uint8()),
+    "short": pa.array([-32768] * ROWS, pa.int16()),
+    "word": pa.array([65535] * ROWS, pa.uint16()),
+    "number": pa.array(range(ROWS), pa.int32()),
+    "unsigned": pa.array([2**32 - 1] * ROWS, pa.uint32()),
+    "big": pa.array([-(2**63)] * ROWS, pa.int64()),
+    "real": pa.array([0.1, float("nan")] * (ROWS // 2), pa.float32()),
+    "double": pa.array([0.1, None] * (ROWS // 2), pa.float64()),
+    "text": pa.array(["ä", None] * (ROWS // 2)),
+    "large": pa.array(["long"] * ROWS, pa.large_string()),
+    "word_of_few": pa.array(["a", "b"] * (ROWS // 2)).dictionary_encode(),
+    "bytes": pa.array([b"\xff", None] * (ROWS // 2)),
+    "day": pa.array([OLD, None] * (ROWS // 2)),
+    "small_decimal": pa.array([Decimal("1.25")] * ROWS, pa.decimal128(9, 2)),
+    "decimal": pa.array([Decimal("1.25")] * ROWS, pa.decimal128(18, 2)),
+    "large_decimal": pa.array([Decimal("-1.25")] * ROWS, pa.decimal128(38, 2)),
+    "millis": pa.array([datetime(1500, 1, 1, 1)] * ROWS, pa.timestamp("ms")),
+    "local": pa.array([datetime(1500, 1, 1, 1)] * ROWS, pa.timestamp("us")),
+    "instant": pa.array([datetime(1500, 1, 1, 1, tzinfo=UTC)] * ROWS, pa.timestamp("us", "UTC")),
+}
+"""Columns that Spark's own reader reads, by name."""
+
+OTHERS = {
+    "unsigned_big": pa.array([2**64 - 1] * ROWS, pa.uint64()),
+    "half": pa.array([1.5] * ROWS, pa.float16()),
+    "fixed": pa.array([b"ab"] * ROWS, pa.binary(2)),
+    "nanos": pa.array([1000] * ROWS, pa.timestamp("ns")),
+    "nulls": pa.nulls(ROWS),
+    "many": pa.array([[1, None]] * ROWS),
+    "members": pa.array([{"x": 1}] * ROWS),
+}
+"""Columns that the engine reads, by name."""
+
+
+@pytest.fixture(scope="module")
+def lodge(start_lodge, spark_server):
+    gateway = start_lodge(backend=spark_server)
+    yield gateway
+    gateway.stop()
+
+
+@pytest.fixture
+def folder(lodge, tmp_path_factory):
+    path = lodge.files / tmp_path_factory.mktemp("folder").name
+    path.mkdir()
+    path.chmod(0o755)
+    return path
+
+
+def write(path, table, **options):
+    pq.write_table(pa.table(table) if isinstance(table, dict) else table, path, **options)
+    age(path)
+
+
+def age(path, seconds=60):
+    """Give a file an older time. The gateway does not trust recent files."""
+    status = path.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns - seconds * 10**9))
+
+
+def plan_of(spark, text):
+    return spark.sql(text)._explain_string()
+
+
+def readers(spark, text):
+    plan = plan_of(spark, text)
+    return {name for name, sign in (("spark", "FileScan"), ("engine", "BatchScan lodge")) if sign in plan}
+
+
+def rows(spark, text):
+    return sorted(map(repr, spark.sql(text).collect()))
+
+
+def assert_same(spark, folder, columns="*", where=""):
+    """Check that both ways of reading return the same rows and the same schema."""
+    name = f"dfs.`{folder.name}`"
+    mine, engine = (f"select {columns} from {name} {options} {where}" for options in ("", OFF))
+    assert rows(spark, mine) == rows(spark, engine)
+    assert spark.sql(mine).schema == spark.sql(engine).schema
+    assert readers(spark, engine) == {"engine"}
+    return readers(spark, mine)
+
+
+def test_spark_reads_most_types(spark, folder):
+    write(folder / "a.parquet", COLUMNS)
+    write(folder / "b.parquet", COLUMNS, row_group_size=100, version="1.0", store_schema=False)
+    assert assert_same(spark, folder) == {"spark"}
+
+
+def test_engine_reads_the_other_types(spark, folder):
+    write(folder / "a.parquet", {"id": COLUMNS["big"], **OTHERS})
+    assert assert_same(spark, folder) == {"engine"}
+    for name in OTHERS:
+        assert readers(spark, f"select id, {name} from dfs.`{folder.name}`") == {"engine"}, name
+    assert assert_same(spark, folder, "id") == {"spark"}
+
+
+def test_added_and_missing_columns_and_other_order(spark, folder):
+    write(folder / "a.parquet", {"a": COLUMNS["number"], "b": COLUMNS["text"]})
+    write(folder / "b.parquet", {"b": COLUMNS["text"], "a": COLUMNS["number"], "c": COLUMNS["day"]})
+    write(folder / "c.parquet", {"d": COLUMNS["decimal"]})
+    assert assert_same(spark, folder) == {"spark"}
+    assert assert_same(spark, folder, "d, a") == {"spark"}
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_settings_do_not_change_result(spark, folder, value):
+    write(folder / "a.parquet", COLUMNS, store_schema=False)
+    for setting in (
+        "spark.sql.caseSensitive",
+        "spark.sql.ansi.enabled",
+        "spark.sql.parquet.binaryAsString",
+        "spark.sql.parquet.inferTimestampNTZ.enabled",
+        "spark.sql.parquet.fieldId.read.enabled",
+        "spark.sql.parquet.enableVectorizedReader",
+        "spark.sql.files.ignoreCorruptFiles",
+        "spark.sql.files.ignoreMissingFiles",
+    ):
+        spark.conf.set(setting, value)
+    for setting in ("datetimeRebaseModeInRead", "int96RebaseModeInRead"):
+        spark.conf.set(f"spark.sql.parquet.{setting}", "LEGACY" if value == "true" else "EXCEPTION")
+    assert assert_same(spark, folder) == {"spark"}
+
+
+def test_engine_reads_if_spark_would_use_its_second_parquet_reader(spark, folder):
+    """That reader has no metadata columns, so a file that has changed would not be noticed."""
+    write(folder / "a.parquet", {"a": COLUMNS["number"]})
+    assert readers(spark, f"select a from dfs.`{folder.name}`") == {"spark"}
+    spark.conf.set("spark.sql.sources.useV1SourceList", "csv")
+    assert assert_same(spark, folder) == {"engine"}
+
+
+def test_letter_case_and_wider_types_are_read_by_engine(spark, folder):
+    large = pa.array(range(400_000), pa.int32())
+    write(folder / "a.parquet", {"a": large, "n": large}, compression="none")
+    write(folder / "b.parquet", {"A": pa.array([1, 2], pa.int32()), "n": pa.array([1, 2], pa.int32())})
+    assert assert_same(spark, folder, "a", "where a < 5") == {"spark", "engine"}
+    write(folder / "c.parquet", {"n": pa.array([2**40])})
+    assert assert_same(spark, folder, "n", "where n < 5 or n > 1000000000") == {"engine"}
+
+
+def test_both_readers_share_a_scan(spark, folder):
+    large = pa.array(range(400_000), pa.int32())
+    write(folder / "a.parquet", {"a": large, "b": pa.array(["x"] * 400_000)}, compression="none")
+    (folder / "b.json").write_text('{"b": "y", "c": 1.5}\n')
+    age(folder / "b.json")
+    assert assert_same(spark, folder, "*", "where a is null or a in (1, 399999)") == {"spark", "engine"}
+    assert assert_same(spark, folder, "count(*), count(a), max(b), sum(c)", "where b > 'a'") == {"spark", "engine"}
+
+
+def test_files_of_a_legacy_calendar_are_read_by_engine(spark, folder):
+    table = pa.table({"day": COLUMNS["day"], "text": COLUMNS["text"]})
+    metadata = {"org.apache.spark.version": "3.5.0", "org.apache.spark.legacyDateTime": ""}
+    write(folder / "a.parquet", table.replace_schema_metadata(metadata))
+    assert assert_same(spark, folder) == {"engine"}
+    assert assert_same(spark, folder, "text") == {"spark"}
+
+
+def test_filters_columns_and_limits_are_pushed_down(spark, folder):
+    write(folder / "a.parquet", COLUMNS)
+    name = f"dfs.`{folder.name}`"
+    plan = plan_of(spark, f"select text from {name} where number = 5")
+    assert "PushedFilters: [IsNotNull(number), EqualTo(number,5)]" in plan
+    assert "ReadSchema: struct<number:int,text:string>" in plan
+    assert rows(spark, f"select text from {name} where number = 5") == ["Row(text=None)"]
+    assert spark.sql(f"select big from {name} limit 3").count() == 3
+    assert spark.sql(f"select count(*) from {name}").collect()[0][0] == ROWS
+
+
+def test_data_frames_can_be_joined_and_cached(spark, folder):
+    write(folder / "a.parquet", {"a": COLUMNS["number"]})
+    frame = spark.table(f"dfs.`{folder.name}`").cache()
+    other = frame.withColumnRenamed("a", "b")
+    assert frame.join(other, frame.a == other.b).count() == ROWS
+    frame.unpersist()
+    assert spark.table(f"dfs.`{folder.name}`").select("a").where("a > 997").count() == 2
+
+
+def test_path_columns_are_read_by_engine(spark, folder):
+    (folder / "x").mkdir(mode=0o755)
+    write(folder / "x" / "a.parquet", {"a": COLUMNS["number"]})
+    assert assert_same(spark, folder) == {"engine"}
+    assert assert_same(spark, folder, "a, filename") == {"engine"}
+    assert assert_same(spark, folder, "a") == {"spark"}
+
+
+def test_names_that_spark_interprets_are_read_by_engine(spark, folder):
+    for name in ("b c.parquet", "[b].parquet", "b%20c.parquet"):
+        write(folder / name, {"n": COLUMNS["number"]})
+        assert assert_same(spark, folder, "n") == {"engine"}
+        (folder / name).unlink()
+
+
+ORC_COLUMNS = {
+    name: COLUMNS[name]
+    for name in ("flag", "tiny", "number", "big", "real", "double", "text", "bytes", "decimal", "large_decimal")
+}
+"""Columns of an ORC file that Spark's own reader reads, by name."""
+
+
+def write_orc(path, columns):
+    orc.write_table(pa.table(columns), path)
+    age(path)
+
+
+def test_spark_reads_orc_with_added_and_missing_columns(spark, folder):
+    write_orc(folder / "a.orc", ORC_COLUMNS)
+    write_orc(folder / "b.orc", {"more": COLUMNS["text"], **dict(reversed(ORC_COLUMNS.items()))})
+    write_orc(folder / "c.orc", {"number": COLUMNS["number"]})
+    assert assert_same(spark, folder) == {"spark"}
+    assert assert_same(spark, folder, "more, tiny", "where big < 0 or double > 0") == {"spark"}
+
+
+def test_engine_reads_timestamps_of_orc(spark, folder):
+    write_orc(folder / "a.orc", {**ORC_COLUMNS, "time": pa.array([datetime(2026, 1, 1, 1)] * ROWS)})
+    assert assert_same(spark, folder) == {"engine"}
+    assert assert_same(spark, folder, "number, text") == {"spark"}
+
+
+def test_orc_files_of_spark(spark, folder):
+    columns = ["id", "current_timestamp() as now", "cast(id as string) as text", "interval '1' day as one"]
+    columns += ["cast(id as decimal(20, 3)) as number", "date '2026-02-28' as day", "date '1500-02-28' as old"]
+    spark.range(100).selectExpr(*columns).coalesce(1).write.mode("overwrite").orc(str(folder))
+    for path in folder.glob("*.orc"):
+        age(path)
+    assert assert_same(spark, folder, "id, text, number") == {"spark"}
+    for name in ("now", "one", "day"):
+        assert assert_same(spark, folder, name) == {"engine"}
+    with pytest.raises(PySparkException, match="it has dates of the Julian calendar, before 1582-10-15") as raised:
+        spark.sql(f"select old from dfs.`{folder.name}`").collect()
+    assert raised.value.getCondition() == "LODGE_MALFORMED_FILE"
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_settings_do_not_change_orc(spark, folder, value):
+    write_orc(folder / "a.orc", ORC_COLUMNS)
+    for setting in ("caseSensitive", "ansi.enabled", "orc.enableVectorizedReader", "orc.filterPushdown"):
+        spark.conf.set(f"spark.sql.{setting}", value)
+    assert assert_same(spark, folder, where="where number > 10") == {"spark"}
+
+
+def test_columns_of_partitions_are_read_by_engine(spark, folder):
+    for directory in ("year=2025", "year=2026"):
+        (folder / directory).mkdir(mode=0o755)
+        write(folder / directory / "a.parquet", {"n": COLUMNS["number"]})
+    assert assert_same(spark, folder, "n") == {"spark"}
+    assert assert_same(spark, folder) == {"engine"}
+
+
+def test_files_that_others_can_replace_are_read_by_engine(spark, folder):
+    inner = folder / "inner"
+    inner.mkdir(mode=0o755)
+    file = inner / "a.parquet"
+    write(file, {"a": COLUMNS["number"]})
+    text = f"select a from dfs.`{folder.name}`"
+    assert readers(spark, text) == {"spark"}
+    inner.chmod(0o777)
+    assert readers(spark, text) == {"engine"}
+    inner.chmod(0o755)
+    file.chmod(0o664)
+    assert readers(spark, text) == {"engine"}
+    file.chmod(0o644)
+    file.rename(inner / "_hidden")
+    file.symlink_to(inner / "_hidden")
+    assert assert_same(spark, folder, "a") == {"engine"}
+    inner.rename(folder / "_inner")
+    inner.symlink_to(folder / "_inner")
+    assert assert_same(spark, folder, "a") == {"engine"}
+
+
+def test_damaged_rows_are_an_error_of_spark(spark, folder):
+    path = folder / "a.parquet"
+    pq.write_table(pa.table({"a": COLUMNS["text"]}), path, compression="none", use_dictionary=False)
+    start = pq.ParquetFile(path).metadata.row_group(0).column(0).data_page_offset
+    content = bytearray(path.read_bytes())
+    content[start : start + 8] = b"\xff" * 8
+    path.write_bytes(content)
+    age(path)
+    with pytest.raises(PySparkException, match=r"a\.parquet") as raised:
+        spark.sql(f"select a from dfs.`{folder.name}`").collect()
+    assert raised.value.getCondition().startswith("FAILED_READ_FILE")
+    with pytest.raises(PySparkException, match=r"a\.parquet' in workspace 'dfs', row group 1"):
+        spark.sql(f"select a from dfs.`{folder.name}` {OFF}").collect()
+
+
+def test_changed_file_of_a_data_frame_is_an_error_or_new_rows(spark, folder):
+    """Each execution lists the files again, so a DataFrame shows the new rows."""
+    write(folder / "a.parquet", {"a": COLUMNS["number"]})
+    frame = spark.table(f"dfs.`{folder.name}`")
+    assert frame.count() == ROWS
+    write(folder / "a.parquet", {"a": COLUMNS["number"].slice(0, 10)})
+    assert frame.count() == 10
+
+
+def test_view_fails_if_a_file_changes(spark, folder):
+    write(folder / "a.parquet", {"a": COLUMNS["number"]})
+    spark.table(f"dfs.`{folder.name}`").createOrReplaceTempView("numbers")
+    assert spark.sql("select sum(a) from numbers").collect()[0][0] == sum(range(ROWS))
+    write(folder / "a.parquet", {"a": COLUMNS["number"].slice(0, 10)})
+    with pytest.raises(PySparkException, match="LODGE_FILE_CHANGED"):
+        spark.sql("select sum(a) from numbers").collect()
+
+
+def test_statement_cannot_see_paths_of_the_machine(spark, folder):
+    write(folder / "a.parquet", {"a": COLUMNS["number"]})
+    with pytest.raises(PySparkException, match="_metadata"):
+        spark.table(f"dfs.`{folder.name}`").select("_metadata.file_path").collect()
+    assert rows(spark, f"select distinct input_file_name() as f from dfs.`{folder.name}`") == ["Row(f='')"]
+
+
+def test_commands_use_the_engine(spark, folder):
+    write(folder / "a.parquet", {"a": COLUMNS["number"]})
+    spark.sql(f"create temporary table copied as select * from dfs.`{folder.name}`")
+    assert spark.table("copied").count() == ROWS
+    spark.sql("drop table copied")

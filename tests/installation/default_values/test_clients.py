@@ -84,7 +84,7 @@ def test_executors_on_both_nodes_scan_raw_files(installation: Installation, clie
             time.sleep(0.2)  # so that one executor cannot take all tasks
             yield pa.RecordBatch.from_pydict({"host": [socket.gethostname()], "rows": [batch.num_rows]})
 
-    scan = client.sql("select id, extra, filename from dfs.drift")
+    scan = client.sql("select id, extra, filename from dfs.drift with (partition_bytes = 65536)")
     assert scan.selectExpr("count(*)", "sum(id)", "count(extra)", "count(distinct filename)").collect() == [
         (FILES * ROWS, sum(range(FILES * ROWS)), FILES * ROWS // 2, FILES)
     ]

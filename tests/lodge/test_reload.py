@@ -57,9 +57,14 @@ class Serving:
         return self.lines(expected)[-1]
 
     def lines(self, event: str) -> list[dict[str, Any]]:
-        whole = [line for line in self.log_file.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        lines = [json.loads(line) for line in whole if line.startswith("{")]
-        return [line for line in lines if line["event"] == event]
+        return lines_of(self.log_file, event)
+
+
+def lines_of(log: Path, event: str) -> list[dict[str, Any]]:
+    """Return the log lines of this event that are completely written."""
+    whole = [line for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    lines = [json.loads(line) for line in whole if line.startswith("{")]
+    return [line for line in lines if line["event"] == event]
 
 
 @pytest.fixture
@@ -207,8 +212,10 @@ def test_reaper_finds_a_new_root_by_itself(
         assert "reaper_followed_home" in log.read_text()
     eventually(lambda: not kept.exists(), "a session without a holder is ended")
     assert reaper.poll() is None
-    deleted = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
-    assert str(kept) in {line.get("location") for line in deleted if line["event"] == "session_location_deleted"}
+    eventually(
+        lambda: str(kept) in {line["location"] for line in lines_of(log, "session_location_deleted")},
+        "the reaper logs the deletion, after the location is in the trash",
+    )
     assert "Traceback" not in log.read_text()
 
 
@@ -231,6 +238,7 @@ def test_restart_with_only_the_new_root_cleans_up_both_roots(serving: Serving, e
     serving.start(*times)
     for root in (serving.first, serving.second):
         eventually(lambda root=root: [path.name for path in root.iterdir()] == [".lodge"], f"{root} is empty")
+    eventually(lambda: len(serving.lines("session_location_deleted")) == 2, "the reaper logs both deletions")
     deleted = [line["message"] for line in serving.lines("session_location_deleted")]
     assert sorted(deleted) == [
         f"Deleted session temporary location [{root / record.session_uuid}] from file system [file:///]"

@@ -36,7 +36,7 @@ import structlog
 from gateway.admission.session_quota import SessionQuota
 from gateway.audit import Audit
 from gateway.backends import Backend, Backends
-from gateway.errors import GatewayError, no_backend, not_impersonated, session_closed
+from gateway.errors import SESSION_CLOSED, GatewayError, no_backend, not_impersonated, session_closed
 from gateway.futures import for_each
 from gateway.requests import SessionKey
 from gateway.sessions.backend_calls import Activity, find_activity, release_session
@@ -110,7 +110,7 @@ class Sessions:
         self._settling: asyncio.Task[None] | None = None
         self._served: dict[SessionKey, Session] = {}
         self._by_record: dict[RecordName, Session] = {}
-        self._opening: dict[SessionKey, asyncio.Task[Session]] = {}
+        self._opening: dict[tuple[SessionKey, bool], asyncio.Task[Session]] = {}
         self._locks: WeakValueDictionary[RecordName, asyncio.Lock] = WeakValueDictionary()
 
     @property
@@ -152,14 +152,7 @@ class Sessions:
             GatewayError: If the session has ended, the principal has no backend or no OS user, a new session would
                 exceed a limit, the lease has lapsed, or the storage does not respond.
         """
-        session = self._served.get(key)
-        if session is not None:
-            return session
-        opening = self._opening.get(key)
-        if opening is None:
-            opening = self._opening[key] = asyncio.create_task(self._open(key, self._choose_backend(key)))
-            opening.add_done_callback(lambda _: self._opening.pop(key, None))
-        return await asyncio.shield(opening)
+        return self._served.get(key) or await self._open_once(key, may_start=True)
 
     async def open_existing(self, key: SessionKey) -> Session | None:
         """Return a session that has already started at this or another replica.
@@ -170,13 +163,20 @@ class Sessions:
         Raises:
             GatewayError: If the session cannot be opened; see :meth:`open`.
         """
-        if key in self._served or key in self._opening:
+        if key in self._served or (key, True) in self._opening:
             return await self.open(key)
         try:
             stored = await self._storage.read(self._storage.records.read, _record_name(key))
         except RecordNotFoundError:
             return None
-        return None if stored.record.phase is Phase.ENDING else await self.open(key)
+        if stored.record.phase is Phase.ENDING:
+            return None
+        try:
+            return await self._open_once(key, may_start=False)
+        except GatewayError as error:
+            if error.condition == SESSION_CLOSED:  # it ended after its record was read
+                return None
+            raise
 
     async def open_clone(self, key: SessionKey, parent: Session) -> Session:
         """Start a session that a backend cloned. The clone uses the backend of its parent.
@@ -541,7 +541,18 @@ class Sessions:
         self._quota.add(session.key.principal)
         return session
 
-    async def _open(self, key: SessionKey, backend: Backend, *, has_room: bool = False) -> Session:
+    async def _open_once(self, key: SessionKey, *, may_start: bool) -> Session:
+        """Open a session. Concurrent calls share a task, which continues if a caller is cancelled."""
+        opening = self._opening.get((key, may_start))
+        if opening is None:
+            opening = asyncio.create_task(self._open(key, self._choose_backend(key), may_start=may_start))
+            self._opening[key, may_start] = opening
+            opening.add_done_callback(lambda _: self._opening.pop((key, may_start), None))
+        return await asyncio.shield(opening)
+
+    async def _open(
+        self, key: SessionKey, backend: Backend, *, may_start: bool = True, has_room: bool = False
+    ) -> Session:
         name = _record_name(key)
         async with self._lock(name):
             served = self._served.get(key)
@@ -550,16 +561,17 @@ class Sessions:
             await self._find_owner(key.principal)
             self._lease.require_valid()
             lease_epoch = self._lease.epoch
+            needs_room = may_start and not has_room
             try:
                 with (
-                    nullcontext(True) if has_room else self._quota.reserve(key.principal) as may_create,
+                    self._quota.reserve(key.principal) if needs_room else nullcontext(may_start) as may_create,
                     self._pending.keep_on_failure(PendingUpdate(name)),
                 ):
                     found = await self._records.join_or_create(key, backend, may_create=may_create)
             except (SessionEndingError, RecordConflictError, RecordNotFoundError) as error:
                 raise session_closed(key.client_session_id) from error
             if found is None:
-                raise self._quota.refuse(key.principal)
+                raise self._quota.refuse(key.principal) if may_start else session_closed(key.client_session_id)
             record, is_new = found
             backend = self._backends.find(record) or backend
             session = self._serve(Session(key, record.session_uuid, backend, lease_epoch))

@@ -235,6 +235,21 @@ async def test_guarantee_6_opening_waits_until_the_session_is_left(replica: Repl
     assert (stored.record.session_uuid, stored.record.holders) == (opened.uuid, {OWN})
 
 
+async def test_late_request_does_not_start_an_ending_session_again(replica: Replica) -> None:
+    session = await replica.sessions.open(new_key())
+    replica.records.gate = threading.Event()
+    ending = asyncio.create_task(replica.sessions.end(session, reason="released by the client"))
+    while replica.sessions.find(session.key) is not None:  # noqa: ASYNC110 - another task stops serving it
+        await asyncio.sleep(0.01)
+    late = asyncio.create_task(replica.sessions.open_existing(session.key))
+    await asyncio.sleep(0.05)  # the late request has read the record, which is still active, and must wait
+    replica.records.gate.set()
+    await ending
+    assert await late is None
+    assert not replica.records.list()
+    assert (await replica.sessions.open(session.key)).uuid != session.uuid, "only a new request may start it again"
+
+
 @pytest.mark.parametrize("replica", [Durations(idle_timeout=3600.0)], indirect=True)
 async def test_sessions_of_unreachable_backend_end_after_second_idle_timeout(replica: Replica) -> None:
     sessions = [await replica.sessions.open(new_key()) for _ in range(40)]

@@ -4,7 +4,7 @@
 | --- | --- |
 | ``s3://bucket/prefix`` | ``endpoint_override``, ``scheme``, ``region``, ``anonymous`` |
 | ``gs://bucket/prefix`` | ``endpoint_override``, ``scheme``, ``anonymous`` |
-| ``abfss://container@account.dfs.core.windows.net/prefix`` | |
+| ``abfss://container@account.dfs.core.windows.net/prefix`` | ``endpoint_override``, ``scheme`` |
 | ``hdfs://host:port/directory`` | |
 
 Guarantee: an address contains no credentials. Each process uses its own identity: that of its environment variables,
@@ -43,6 +43,7 @@ _VALUES: Mapping[str, tuple[re.Pattern[str], str]] = {
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "s3": ("endpoint_override", "scheme", "region", "anonymous"),
     "gs": ("endpoint_override", "scheme", "anonymous"),
+    "abfss": ("endpoint_override", "scheme"),
 }
 
 

@@ -20,6 +20,7 @@ Sources: [pyarrow-fs], [s3-api].
 """
 
 import io
+import os
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -71,7 +72,7 @@ _REASONS = (
         "the storage refuses requests, because there are too many",
     ),
     (
-        "NETWORK|curlCode|TIMEOUT|[Tt]imed out|[Cc]onnect|INTERNAL|UNAVAILABLE|50[024]",
+        "NETWORK|curlCode|CURL|TIMEOUT|[Tt]imed out|DEADLINE_EXCEEDED|[Cc]onnect|INTERNAL|UNAVAILABLE|50[024]",
         _BROKEN,
     ),
     ("hdfs|jvm|JNI|HADOOP", "the process has no HDFS client; install Hadoop with libhdfs"),
@@ -220,6 +221,9 @@ class _Store:
 class _RemoteFile(io.RawIOBase):
     """An open file. Closing it checks that the file has not changed since it was listed.
 
+    The position is kept here, because Arrow's file of Google Cloud Storage requests the content at each new position,
+    and fails at the end of the file.
+
     Args:
         store: The storage.
         file: The file, as it was listed.
@@ -232,6 +236,7 @@ class _RemoteFile(io.RawIOBase):
         super().__init__()
         self._store = store
         self._file = file
+        self._position = 0
         with store.errors(file.path):
             self._opened = store.file_system.open_input_file(store.key(file.path))
         if self._opened.size() != file.size_bytes:
@@ -249,19 +254,21 @@ class _RemoteFile(io.RawIOBase):
         return len(data)
 
     def readall(self) -> bytes:
-        return self._read(self._file.size_bytes - self.tell())
+        return self._read(self._file.size_bytes)
 
     def _read(self, count: int) -> bytes:
-        """Read bytes at the current position.
+        """Read up to this number of bytes at the current position.
 
         Arrow repeats a request that the storage refuses. It cannot do so if the answer is longer than the bytes that it
         expects, as for a small file. Therefore such a request is repeated here. The engine has no library for this,
         because executors need only pyarrow.
         """
-        start = self.tell()
+        count = min(count, self._file.size_bytes - self._position)
+        if count <= 0:
+            return b""
         for pause_seconds in _PAUSES_SECONDS:
             try:
-                data = self._opened.read_at(count, start)
+                data = self._opened.read_at(count, self._position)
                 break
             except OSError as error:
                 if _TOO_LONG not in str(error):
@@ -269,14 +276,18 @@ class _RemoteFile(io.RawIOBase):
                 time.sleep(pause_seconds)
         else:
             raise UnreadableFileError(self._store.workspace, self._file.path, _BROKEN)
-        self._opened.seek(start + len(data))
+        self._position += len(data)
         return bytes(data)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return int(self._opened.seek(offset, whence))
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size_bytes}[whence]
+        if start + offset < 0:
+            raise ValueError(f"negative seek position {start + offset}")
+        self._position = start + offset
+        return self._position
 
     def tell(self) -> int:
-        return int(self._opened.tell())
+        return self._position
 
     def close(self) -> None:
         if self.closed:
@@ -304,10 +315,30 @@ def _connect(root: str) -> fs.FileSystem:
         case "gs":
             return fs.GcsFileSystem(**options, retry_time_limit=_RETRY_TIME)
         case "abfss":
-            return fs.AzureFileSystem(str(address.hostname).partition(".")[0])
+            return _connect_to_azure(str(address.hostname), options)
         case "hdfs":
             return fs.HadoopFileSystem(str(address.hostname), address.port or 0)
     raise ScanOptionError("root", f"has the unknown scheme {address.scheme!r}")
+
+
+def _connect_to_azure(host: str, options: dict[str, Any]) -> fs.FileSystem:
+    """Return the file system of an account.
+
+    Without a key or a signature in the environment, the identity of the process is used.
+    """
+    account, _, cloud = host.partition(".dfs.")
+    places = {"blob_storage_authority": f".blob.{cloud}", "dfs_storage_authority": f".dfs.{cloud}"}
+    if endpoint := options.get("endpoint_override"):
+        places = dict.fromkeys(places, endpoint)
+    key = os.environ.get("AZURE_STORAGE_KEY")
+    return fs.AzureFileSystem(
+        account,
+        account_key=key,
+        sas_token=None if key else os.environ.get("AZURE_STORAGE_SAS_TOKEN"),
+        blob_storage_scheme=options.get("scheme"),
+        dfs_storage_scheme=options.get("scheme"),
+        **places,
+    )
 
 
 def _listed(path: str, info: fs.FileInfo) -> ListedFile:

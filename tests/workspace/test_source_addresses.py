@@ -10,6 +10,7 @@ VALID = [
     "s3://bucket/a?endpoint_override=localhost%3A9000&scheme=http&region=eu-central-1&anonymous=true",
     "gs://bucket/a?anonymous=true",
     "abfss://container@account.dfs.core.windows.net/a",
+    "abfss://container@account.dfs.core.windows.net/a?endpoint_override=localhost%3A10000&scheme=http",
     "hdfs://namenode:8020/data",
 ]
 

@@ -15,7 +15,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.cluster.builds import PROGRAMS, ProgramError, build, cache_directory
+from tests.cluster.builds import (
+    OPTIONAL_PROGRAMS,
+    PROGRAMS,
+    ProgramError,
+    build,
+    cache_directory,
+    find_missing_tool,
+)
 from tests.cluster.cluster import PROGRAMS_OF_A_CLUSTER, Cluster
 from tests.cluster.machines.machine import import_image
 from tests.cluster.machines.machines import PROGRAMS_OF_MACHINES, install_tools
@@ -89,7 +96,8 @@ def load(directory: Path, arguments: argparse.Namespace) -> int:
 
 
 def programs(_: Path, __: argparse.Namespace) -> int:
-    build(PROGRAMS, announce=_print_status)
+    buildable = [name for name in PROGRAMS if name not in OPTIONAL_PROGRAMS or not find_missing_tool([name])]
+    build(buildable, announce=_print_status)
     return 0
 
 

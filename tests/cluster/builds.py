@@ -1,6 +1,6 @@
-"""The programs of the test cluster, built by Go.
+"""The programs of the test cluster, built by Go, or installed by npm.
 
-Each folder in ``programs/`` pins one program. It is a Go module of its own, so Go builds each program with the
+Each folder in ``programs/`` pins one program. It is a Go module or an npm package of its own, so each program has the
 dependencies that its authors chose. Built programs are stored in the user's cache directory, below a key of all
 inputs of the build. Changed pins lead to a new build, and two checkouts with the same pins share the programs.
 
@@ -18,7 +18,7 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -33,27 +33,46 @@ _KUBERNETES_VERSION = re.compile(r"^\s*k8s\.io/kubernetes v((\d+)\.(\d+)\.\d+)(?
 class ProgramError(Exception):
     """A program of the test cluster is missing and cannot be built.
 
-    - `MissingGoError`
+    - `MissingToolError`
     - `FailedBuildError`
     """
 
 
-class MissingGoError(ProgramError):
-    """Programs are missing, and so is Go to build them."""
+@dataclass(frozen=True, slots=True)
+class _Tool:
+    """A program that builds others.
 
-    def __init__(self, programs: Sequence[str]) -> None:
+    Attributes:
+        command: The name of the program.
+        name: Its name for people.
+        versions: What to install.
+    """
+
+    command: str
+    name: str
+    versions: str
+
+
+_GO = _Tool("go", "Go", "Go 1.26 or later")
+_NPM = _Tool("npm", "npm", "Node.js 20 or later with npm")
+
+
+class MissingToolError(ProgramError):
+    """Programs are missing, and so is the tool to build them."""
+
+    def __init__(self, tool: _Tool, programs: Sequence[str]) -> None:
         super().__init__(
-            f"Go is missing, so {', '.join(programs)} cannot be built. Install Go 1.26 or later, "
+            f"{tool.name} is missing, so {', '.join(programs)} cannot be built. Install {tool.versions}, "
             "or set KUBEBUILDER_ASSETS to a directory with these programs."
         )
         self.programs = programs
 
 
 class FailedBuildError(ProgramError):
-    """Go failed to build a program."""
+    """A tool failed to build a program."""
 
-    def __init__(self, program: str, output: str) -> None:
-        super().__init__(f"Go did not build {program}:\n{output[-4000:]}")
+    def __init__(self, tool: _Tool, program: str, output: str) -> None:
+        super().__init__(f"{tool.name} did not build {program}:\n{output[-4000:]}")
         self.program = program
 
 
@@ -63,13 +82,18 @@ class _Source:
 
     Attributes:
         module: A folder of ``programs/``.
-        package: The package that its module builds.
+        package: The package that its module builds. Empty for npm, which installs programs under their own names.
         tags: The build tags.
     """
 
     module: str
-    package: str
+    package: str = ""
     tags: str = ""
+
+    @property
+    def tool(self) -> _Tool:
+        """The tool that builds it."""
+        return _GO if self.package else _NPM
 
 
 _SOURCES = {
@@ -93,9 +117,13 @@ _SOURCES = {
     "promtool": _Source("promtool", "github.com/prometheus/prometheus/cmd/promtool", tags="remove_all_sd"),
     "kubeconform": _Source("kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform"),
     "syft": _Source("syft", "github.com/anchore/syft/cmd/syft"),
+    "fake-gcs-server": _Source("fake-gcs-server", "github.com/fsouza/fake-gcs-server"),
+    "azurite-blob": _Source("azurite"),
 }
 
 PROGRAMS = tuple(_SOURCES)
+OPTIONAL_PROGRAMS = frozenset(name for name, source in _SOURCES.items() if source.tool is _NPM)
+"""Programs that only some tests need, and that developers without npm do not build."""
 
 
 def cache_directory() -> Path:
@@ -107,12 +135,12 @@ def program(name: str) -> Path:
     """Return the path of a program.
 
     Raises:
-        MissingGoError: The program does not exist yet. Call `build` first.
+        MissingToolError: The program does not exist yet. Call `build` first.
     """
     for path in _candidate_paths(name):
         if os.access(path, os.X_OK):
             return path
-    raise MissingGoError([name])
+    raise MissingToolError(_SOURCES[name].tool, [name])
 
 
 def find_missing(names: Sequence[str]) -> Sequence[str]:
@@ -120,21 +148,22 @@ def find_missing(names: Sequence[str]) -> Sequence[str]:
     return [name for name in names if not any(os.access(path, os.X_OK) for path in _candidate_paths(name))]
 
 
-def can_build() -> bool:
-    """Return whether Go is installed."""
-    return shutil.which("go") is not None
+def find_missing_tool(names: Sequence[str]) -> _Tool | None:
+    """Return a tool that is not installed, and without which a program cannot be built."""
+    tools = [_SOURCES[name].tool for name in names]
+    return next((tool for tool in tools if shutil.which(tool.command) is None), None)
 
 
 def build(names: Sequence[str], announce: Callable[[str], object]) -> None:
     """Build programs that are missing. Each takes minutes if Go's cache is empty.
 
     Raises:
-        MissingGoError: Go is not installed.
-        FailedBuildError: Go failed to build a program.
+        MissingToolError: Go or npm is not installed.
+        FailedBuildError: A tool failed to build a program.
     """
     absent = find_missing(names)
-    if absent and not can_build():
-        raise MissingGoError(absent)
+    if tool := find_missing_tool(absent):
+        raise MissingToolError(tool, absent)
     for name in absent:
         source = _SOURCES[name]
         target = _cached_path(name)
@@ -142,23 +171,41 @@ def build(names: Sequence[str], announce: Callable[[str], object]) -> None:
         with _lock(target.parent / ".lock"):
             if find_missing([name]):
                 announce(f"Building {name} in {target.parent}. This takes minutes, but happens only once ...")
-                _build(name, source, target)
+                half_built = target.with_name(f".{name}")
+                (_build if source.tool is _GO else _install)(name, source, half_built)
+                half_built.rename(target)
 
 
 def _build(name: str, source: _Source, target: Path) -> None:
-    half_built = target.with_name(f".{name}")
-    go = shutil.which("go") or "go"
+    environment = {"CGO_ENABLED": "0", "GOWORK": "off"}
+    arguments: list[str | Path] = ["build", "-o", target, *_flags(source), source.package]
+    _run(name, source, arguments, MODULES / source.module, environment)
+
+
+def _install(name: str, source: _Source, target: Path) -> None:
+    """Install an npm package. Its own scripts do not run."""
+    directory = target.parent
+    for file in (MODULES / source.module).iterdir():
+        shutil.copy(file, directory)
+    _run(name, source, ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], directory)
+    target.unlink(missing_ok=True)
+    target.symlink_to(Path("node_modules", ".bin", name))
+
+
+def _run(
+    name: str, source: _Source, arguments: Sequence[str | Path], directory: Path, environment: Mapping[str, str] = {}
+) -> None:
+    tool = source.tool
     result = subprocess.run(
-        [*DIES_WITH_PARENT, go, "build", "-o", half_built, *_flags(source), source.package],
-        cwd=MODULES / source.module,
-        env=os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"},
+        [*DIES_WITH_PARENT, shutil.which(tool.command) or tool.command, *arguments],
+        cwd=directory,
+        env=os.environ | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,
     )
     if result.returncode != 0:
-        raise FailedBuildError(name, result.stdout.decode(errors="replace"))
-    half_built.rename(target)
+        raise FailedBuildError(tool, name, result.stdout.decode(errors="replace"))
 
 
 def _candidate_paths(name: str) -> Iterator[Path]:
@@ -180,10 +227,12 @@ def _key(source: _Source) -> str:
 
 
 def _flags(source: _Source) -> Sequence[str]:
-    """Return the build flags.
+    """Return Go's build flags.
 
     They set the version that the API server reports. Clients derive its features from it.
     """
+    if source.tool is not _GO:
+        return []
     variables = ""
     if found := _KUBERNETES_VERSION.search((MODULES / source.module / "go.mod").read_text()):
         version, major, minor = found.groups()

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.builds import MissingGoError, can_build, find_missing
+from tests.cluster.builds import MissingToolError, find_missing, find_missing_tool
+from tests.cluster.clouds import AzureServer, GcsServer
 from tests.cluster.cluster import PROGRAMS_OF_A_CLUSTER, Cluster
 from tests.cluster.machines.machines import PROGRAMS_OF_MACHINES, install_tools
 from tests.cluster.nodes import Node
@@ -23,6 +24,7 @@ PROGRAMS_OF_FIXTURES: Mapping[str, Sequence[str]] = {
     "machine_programs": (*PROGRAMS_OF_A_CLUSTER, *PROGRAMS_OF_MACHINES, "kubectl"),
     "chart_programs": ("helm", "kubeconform", "promtool"),
     "s3_programs": ("versitygw", "gofakes3"),
+    "cloud_programs": ("fake-gcs-server", "azurite-blob"),
 }
 
 
@@ -50,6 +52,12 @@ def chart_programs() -> None:
 def s3_programs() -> None:
     """Require the programs of an `S3Server`."""
     _require("s3_programs")
+
+
+@pytest.fixture(scope="session")
+def cloud_programs() -> None:
+    """Require the programs of a `GcsServer` and an `AzureServer`."""
+    _require("cloud_programs")
 
 
 @pytest.fixture(scope="session")
@@ -94,6 +102,20 @@ def bucket(s3_server: S3Server) -> str:
     return s3_server.bucket()
 
 
+@pytest.fixture(scope="session")
+def gcs_server(cloud_programs: None) -> Iterator[GcsServer]:
+    """The server with the interface of Google Cloud Storage that all tests share."""
+    with GcsServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azure_server(cloud_programs: None) -> Iterator[AzureServer]:
+    """The server with the interface of Azure that all tests share."""
+    with AzureServer() as server:
+        yield server
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cluster: needs a Kubernetes API or an S3 server; set automatically")
 
@@ -107,7 +129,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _require(fixture: str) -> None:
     absent = find_missing(PROGRAMS_OF_FIXTURES[fixture])
-    if absent and can_build():
-        skip_missing(f"{', '.join(absent)} are not built. Run `make cluster-programs` once; it takes minutes.")
-    if absent:
-        skip_missing(str(MissingGoError(absent)))
+    if not absent:
+        return
+    if tool := find_missing_tool(absent):
+        skip_missing(str(MissingToolError(tool, absent)))
+    skip_missing(f"{', '.join(absent)} are not built. Run `make cluster-programs` once; it takes minutes.")

@@ -70,7 +70,7 @@ def test_provided_program_needs_no_go(go, tmp_path, monkeypatch):
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
     builds.build(["etcd"], announce=str)
     assert builds.program("etcd") == assets / "etcd"
-    with pytest.raises(builds.MissingGoError, match="Go is missing, so kwok cannot be built"):
+    with pytest.raises(builds.MissingToolError, match="Go is missing, so kwok cannot be built"):
         builds.build(["etcd", "kwok"], announce=str)
 
 

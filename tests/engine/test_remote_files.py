@@ -1,17 +1,22 @@
-"""Scans of files in an S3 bucket. Numbers in comments are the guarantees of ``engine.storage.remote``."""
+"""Scans of files in S3, Google Cloud Storage and Azure. Numbers in comments are the guarantees of
+``engine.storage.remote``.
+"""
 
 import io
-import itertools
 import json
+from datetime import timedelta
 
 import pyarrow as pa
 import pytest
 from pyarrow import feather, orc, parquet
+from pyarrow.fs import AzureFileSystem
 
 from engine.errors import FileChangedError, PathNotFoundError, PathRefusedError, UnreadableFileError
 from engine.file_scan import FileScan
 from engine.scan_source import ScanSource
 from engine.storage.files import list_files, open_file
+from engine.storage.remote import _connect
+from tests.cluster.clouds import AzureServer, GcsServer
 from tests.cluster.s3 import REGION
 from tests.cluster.s3_proxy import ERRORS, HANG, RESET, TRUNCATE, S3Proxy
 from tests.workspace.object_store.servers import BUCKET, with_exact_keys
@@ -20,16 +25,16 @@ pytestmark = pytest.mark.slow
 
 TABLE = pa.table({"a": [1, 2, None], "b": ["x", "é", ""]})
 LARGE_BYTES = 9 * 1024 * 1024
+PREFIX = "lake"
 
 
 class Lake:
-    """A workspace in a bucket, behind a proxy."""
+    """A workspace in a bucket."""
 
-    def __init__(self, server, bucket, proxy):
-        self.proxy = proxy
-        self._storage = server.filesystem()
-        self._place = f"{bucket}/lake"
-        self.root = f"s3://{self._place}?endpoint_override={proxy.endpoint}&scheme=http&region={REGION}"
+    def __init__(self, storage, bucket, root):
+        self._storage = storage
+        self._place = f"{bucket}/{PREFIX}"
+        self.root = root
 
     def put(self, path, content):
         with self._storage.open_output_stream(f"{self._place}/{path}") as stream:
@@ -51,6 +56,15 @@ class Lake:
         return read(self.source(path), **options)
 
 
+class S3Lake(Lake):
+    """A workspace in S3, behind a proxy."""
+
+    def __init__(self, server, bucket, proxy):
+        self.proxy = proxy
+        address = f"endpoint_override={proxy.endpoint}&scheme=http&region={REGION}"
+        super().__init__(server.filesystem(), bucket, f"s3://{bucket}/{PREFIX}?{address}")
+
+
 def read(source, **options):
     scan = FileScan.from_options(source.to_options(reader=options))
     schema = scan.discover()
@@ -63,7 +77,22 @@ def lake(s3_server, bucket, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3_server.access_key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3_server.secret_key)
     with S3Proxy(s3_server.endpoint) as proxy:
-        yield Lake(s3_server, bucket, proxy)
+        yield S3Lake(s3_server, bucket, proxy)
+
+
+def lake_at(server, monkeypatch):
+    if isinstance(server, AzureServer):
+        monkeypatch.setenv("AZURE_STORAGE_KEY", server.account_key)
+    bucket = server.bucket()
+    return Lake(server.filesystem(), bucket, server.uri(bucket, PREFIX))
+
+
+@pytest.fixture(params=["s3", "gs", "abfss"])
+def any_lake(request, s3_programs, cloud_programs, monkeypatch):
+    """A workspace in an object store."""
+    if request.param == "s3":
+        return request.getfixturevalue("lake")
+    return lake_at(request.getfixturevalue({"gs": "gcs_server", "abfss": "azure_server"}[request.param]), monkeypatch)
 
 
 def content(suffix):
@@ -77,25 +106,25 @@ def content(suffix):
 
 
 @pytest.mark.parametrize("suffix", ["json", "csv", "parquet", "orc", "arrow"])
-def test_rows_are_those_of_local_files(lake, tmp_path, suffix):
-    lake.put(f"a.{suffix}", content(suffix))
+def test_rows_are_those_of_local_files(any_lake, tmp_path, suffix):
+    any_lake.put(f"a.{suffix}", content(suffix))
     (tmp_path / f"a.{suffix}").write_bytes(content(suffix))
-    rows = lake.read(f"a.{suffix}")
+    rows = any_lake.read(f"a.{suffix}")
     assert rows == read(ScanSource("lake", str(tmp_path), f"a.{suffix}"))
     assert len(rows) == 3
 
 
-def test_directory_with_drift_gives_all_rows_and_the_columns_of_its_path(lake):
-    lake.put("d/1.json", b'{"a": 1}\n')
-    lake.put("d/2026/2.json", b'{"a": 2.5, "b": "x"}\n')
-    assert lake.read("d") == [{"a": 1.0, "b": None, "dir0": None}, {"a": 2.5, "b": "x", "dir0": "2026"}]
+def test_directory_with_drift_gives_all_rows_and_the_columns_of_its_path(any_lake):
+    any_lake.put("d/1.json", b'{"a": 1}\n')
+    any_lake.put("d/2026/2.json", b'{"a": 2.5, "b": "x"}\n')
+    assert any_lake.read("d") == [{"a": 1.0, "b": None, "dir0": None}, {"a": 2.5, "b": "x", "dir0": "2026"}]
 
 
-def test_files_are_selected_as_in_a_directory(lake):  # 2
+def test_files_are_selected_as_in_a_directory(any_lake):  # 2
     for path in ("d/b.json", "d/a.json", "d/_c.json", "d/.d.json", "d/_e/f.json", "d/g/h.json", "other.json"):
-        lake.put(path, b'{"a": 1}\n')
+        any_lake.put(path, b'{"a": 1}\n')
     paths = {
-        path: [file.path for file in list_files(lake.source(path))]
+        path: [file.path for file in list_files(any_lake.source(path))]
         for path in ("d", "d/*.json", "**/h.json", "d/a.json", ".")
     }
     assert paths == {
@@ -108,21 +137,21 @@ def test_files_are_selected_as_in_a_directory(lake):  # 2
 
 
 @pytest.mark.parametrize("path", ["../other/a.json", "d/../../other/a.json", "/other/a.json", "d//a.json", "d\0"])
-def test_path_that_may_lead_out_is_refused(lake, path):  # 1
+def test_path_that_may_lead_out_is_refused(any_lake, path):  # 1
     with pytest.raises(PathRefusedError):
-        list_files(lake.source(path))
+        list_files(any_lake.source(path))
 
 
 @pytest.mark.parametrize("path", ["d%2fa.json", "%2e%2e/other/a.json", "D/a.json", "d/a.jso", "d/*.csv"])
-def test_only_exact_names_exist(lake, path):  # 1
-    lake.put("d/a.json", b'{"a": 1}\n')
+def test_only_exact_names_exist(any_lake, path):  # 1
+    any_lake.put("d/a.json", b'{"a": 1}\n')
     with pytest.raises(PathNotFoundError):
-        list_files(lake.source(path))
+        list_files(any_lake.source(path))
 
 
-def test_workspace_does_not_contain_other_prefixes(lake):  # 1
-    lake.put("../lake2/a.json".replace("../lake2", "x"), b'{"a": 1}\n')
-    shorter = lake.root.replace("/lake?", "/la?")
+def test_workspace_does_not_contain_other_prefixes(any_lake):  # 1
+    any_lake.put("../lake2/a.json".replace("../lake2", "x"), b'{"a": 1}\n')
+    shorter = any_lake.root.replace("/lake?", "/la?")
     with pytest.raises(PathNotFoundError):
         list_files(ScanSource("lake", shorter, "."))
 
@@ -153,33 +182,33 @@ def test_requests_are_few_and_do_not_depend_on_the_number_of_files(lake):
     assert lake.proxy.operations == {"head": 2, "get": 1}
 
 
-def test_replaced_file_is_an_error(lake):  # 3
-    lake.put("a.json", b'{"a": 1}\n')
-    (listed,) = list_files(lake.source("a.json"))
-    lake.replace("a.json", b'{"a": 2}\n')
+def test_replaced_file_is_an_error(any_lake):  # 3
+    any_lake.put("a.json", b'{"a": 1}\n')
+    (listed,) = list_files(any_lake.source("a.json"))
+    any_lake.replace("a.json", b'{"a": 2}\n')
     with pytest.raises(FileChangedError, match=r"'a\.json' in workspace 'lake'"):
-        open_file(lake.source("a.json"), listed)
-    lake.replace("a.json", b'{"a": 3}\n' * 1000)
+        open_file(any_lake.source("a.json"), listed)
+    any_lake.replace("a.json", b'{"a": 3}\n' * 1000)
     with pytest.raises(FileChangedError):
-        open_file(lake.source("a.json"), listed)
-    lake.remove("a.json")
+        open_file(any_lake.source("a.json"), listed)
+    any_lake.remove("a.json")
     with pytest.raises(PathNotFoundError):
-        open_file(lake.source("a.json"), listed)
+        open_file(any_lake.source("a.json"), listed)
 
 
-def test_large_file_that_is_replaced_while_it_is_read_is_an_error(lake):  # 3
-    lake.put("a.json", b'{"a": 1}\n' * (LARGE_BYTES // 9))
-    (listed,) = list_files(lake.source("a.json"))
-    file = open_file(lake.source("a.json"), listed)
+def test_large_file_that_is_replaced_while_it_is_read_is_an_error(any_lake):  # 3
+    any_lake.put("a.json", b'{"a": 1}\n' * (LARGE_BYTES // 9))
+    (listed,) = list_files(any_lake.source("a.json"))
+    file = open_file(any_lake.source("a.json"), listed)
     assert file.read(9) == b'{"a": 1}\n'
-    lake.replace("a.json", b'{"a": 2}\n' * (LARGE_BYTES // 9))
+    any_lake.replace("a.json", b'{"a": 2}\n' * (LARGE_BYTES // 9))
     with pytest.raises(FileChangedError):
         file.close()
 
 
-def test_file_that_was_just_written_is_not_settled(lake):  # 3
-    lake.put("a.json", b"{}\n")
-    assert [file.is_settled for file in list_files(lake.source("a.json"))] == [False]
+def test_file_that_was_just_written_is_not_settled(any_lake):  # 3
+    any_lake.put("a.json", b"{}\n")
+    assert [file.is_settled for file in list_files(any_lake.source("a.json"))] == [False]
 
 
 @pytest.mark.parametrize("operation", ["list", "head", "get"])
@@ -226,8 +255,44 @@ def test_wrong_credentials_are_named(lake, monkeypatch):  # 4
     assert "wrong" not in str(raised.value)
 
 
-def test_missing_bucket_is_named(lake):  # 4
-    root = lake.root.replace("s3://", "s3://no-such-")
+def test_wrong_key_of_azure_is_named(azure_server, monkeypatch):  # 4
+    lake = lake_at(azure_server, monkeypatch)
+    monkeypatch.setenv("AZURE_STORAGE_KEY", "d3Jvbmc=")
+    with AzureServer() as other:  # file systems are kept by address
+        root = lake.root.replace(azure_server.endpoint, other.endpoint)
+        with pytest.raises(UnreadableFileError, match="credentials of the process do not allow it") as raised:
+            read(ScanSource("lake", root, "d"))
+    assert "d3Jvbmc" not in str(raised.value)
+
+
+def test_uri_names_the_cloud_of_azure():
+    def file_system(cloud):
+        return AzureFileSystem(
+            "account", blob_storage_authority=f".blob.{cloud}", dfs_storage_authority=f".dfs.{cloud}"
+        )
+
+    connected = _connect("abfss://container@account.dfs.core.example.net/d")
+    assert connected == file_system("core.example.net")
+    assert connected != file_system("core.windows.net")
+
+
+@pytest.mark.parametrize("server_type", [GcsServer, AzureServer])
+def test_storage_that_is_down_is_an_error_without_address(server_type, cloud_programs, monkeypatch):  # 4
+    monkeypatch.setattr("engine.storage.remote._RETRY_TIME", timedelta(seconds=1))
+    with server_type() as server:
+        lake = lake_at(server, monkeypatch)
+        lake.put("d/a.json", b'{"a": 1}\n')
+        assert lake.read("d") == [{"a": 1}]
+    with pytest.raises(
+        UnreadableFileError, match=r"'d' in workspace 'lake' cannot be read: .* does not answer"
+    ) as raised:
+        lake.read("d")
+    assert server.endpoint not in str(raised.value)
+    assert "127.0.0.1" not in str(raised.value)
+
+
+def test_missing_bucket_is_named(any_lake):  # 4
+    root = any_lake.root.replace("://", "://no-such-")
     with pytest.raises(UnreadableFileError, match="bucket of the workspace does not exist"):
         read(ScanSource("lake", root, "d"))
 
@@ -241,9 +306,17 @@ def test_storage_without_a_client_is_named(root, reason):  # 4
         read(ScanSource("lake", root, "d"))
 
 
-def test_many_readers_share_the_storage(lake):
+def test_readers_are_slowed_down_and_get_all_rows(lake):
     for number in range(40):
         lake.put(f"d/{number:02}.json", json.dumps({"a": number}).encode() + b"\n")
-    calls = itertools.count()
-    lake.proxy.fault = lambda operation, path: "SlowDown" if next(calls) % 7 == 3 else None
+    refused = set()
+
+    def refuse_once(operation, path):
+        if (operation, path) in refused or not path.endswith("7.json"):
+            return None
+        refused.add((operation, path))
+        return "SlowDown"
+
+    lake.proxy.fault = refuse_once
     assert lake.read("d") == [{"a": number} for number in range(40)]
+    assert len(refused) == 8  # head and get, of four files

@@ -72,7 +72,7 @@ _REASONS = (
         "the storage refuses requests, because there are too many",
     ),
     (
-        "NETWORK|curlCode|CURL|TIMEOUT|[Tt]imed out|DEADLINE_EXCEEDED|[Cc]onnect|INTERNAL|UNAVAILABLE|50[024]",
+        "NETWORK|curlCode|CURL|TIMEOUT|[Tt]ime(?:d )?out|[Cc]onnect|INTERNAL|UNAVAILABLE|50[024]",
         _BROKEN,
     ),
     ("hdfs|jvm|JNI|HADOOP", "the process has no HDFS client; install Hadoop with libhdfs"),

@@ -158,6 +158,7 @@ class LineBlocks:
         encoding: The encoding of the file. Blocks are always UTF-8.
         lines_before: The number of lines before the range. None if the number is unknown. See :class:`LinePositions`.
         block_bytes: The number of bytes to read at once.
+        stream: The file, open at its start. None to open it. :meth:`close` closes it in both cases.
 
     Attributes:
         positions: The positions of the lines.
@@ -172,6 +173,7 @@ class LineBlocks:
         encoding: str = UTF_8,
         lines_before: int | None = None,
         block_bytes: int = BLOCK_BYTES,
+        stream: TextStream | None = None,
     ) -> None:
         self.positions = LinePositions(file, 0 if file.start == 0 else lines_before)
         self._end = file.end
@@ -181,7 +183,7 @@ class LineBlocks:
         self._line = 1
         self._is_done = False
         self.start_bytes = 0
-        self._stream = TextStream(file, encoding)
+        self._stream = TextStream(file, encoding) if stream is None else stream
         try:
             self._seek(file.start)
         except BaseException:

@@ -1,5 +1,6 @@
 """Detection of the layout of a JSON file from its first bytes."""
 
+import codecs
 import json
 
 from engine.readers.json_objects.options import JsonOptions, Layout
@@ -23,14 +24,26 @@ def detect_layout(file: SourceFile, options: JsonOptions) -> Layout:
     Raises:
         FileError: If the file cannot be read.
     """
+    with TextStream(file, options.encoding) as stream:
+        return peek_layout(file, options, stream)
+
+
+def peek_layout(file: SourceFile, options: JsonOptions, stream: TextStream) -> Layout:
+    """Return the layout as :func:`detect_layout` does, from a stream at the start of the file.
+
+    The stream is still at the start of the file afterwards.
+
+    Raises:
+        FileError: If the file cannot be read.
+    """
     if options.layout is not Layout.AUTO:
         return options.layout
     if file.start:
         return Layout.LINES
-    with TextStream(file, options.encoding) as stream:
-        stream.skip_byte_order_mark()
-        start = stream.read(_PEEK_BYTES)
-    return _layout_of(start.lstrip(_WHITE_SPACE).decode(errors="replace"), is_whole=len(start) < _PEEK_BYTES)
+    start = stream.read(_PEEK_BYTES)
+    stream.give_back(start)
+    text = start.removeprefix(codecs.BOM_UTF8).lstrip(_WHITE_SPACE)
+    return _layout_of(text.decode(errors="replace"), is_whole=len(start) < _PEEK_BYTES)
 
 
 def is_truncated(text: str, error: json.JSONDecodeError) -> bool:

@@ -18,7 +18,7 @@ from typing import Protocol
 from engine.context import ErrorContext
 from engine.readers.byte_arrays import as_byte_array
 from engine.readers.errors import FormatError, RowTooLongError
-from engine.readers.json_objects.layout import SCANNER, detect_layout, is_truncated
+from engine.readers.json_objects.layout import SCANNER, is_truncated, peek_layout
 from engine.readers.json_objects.options import JsonOptions, Layout
 from engine.readers.json_objects.positions import ObjectPositions, RowPositions
 from engine.readers.json_objects.values import not_an_object, not_utf_8, skip_white_space, too_deep
@@ -52,22 +52,31 @@ def open_objects(file: SourceFile, options: JsonOptions, block_bytes: int = BLOC
     Raises:
         FileError: If the file cannot be read.
     """
-    layout = detect_layout(file, options)
-    if layout is Layout.LINES:
-        return LineBlocks(
-            file, max_line_bytes=options.max_line_bytes, encoding=options.encoding, block_bytes=block_bytes
-        )
-    return ObjectSequence(file, options, is_array=layout is Layout.ARRAY, block_bytes=block_bytes)
+    stream = TextStream(file, options.encoding)
+    try:
+        layout = peek_layout(file, options, stream)
+        if layout is Layout.LINES:
+            return LineBlocks(file, max_line_bytes=options.max_line_bytes, block_bytes=block_bytes, stream=stream)
+        return ObjectSequence(file, stream, options, is_array=layout is Layout.ARRAY, block_bytes=block_bytes)
+    except BaseException:
+        stream.close()
+        raise
 
 
 class ObjectSequence:
     """Reads the objects of an array, or objects that are separated only by white space.
 
-    All methods raise FileError if the file cannot be read.
+    All methods raise FileError if the file cannot be read. :meth:`close` closes the stream.
     """
 
     def __init__(
-        self, file: SourceFile, options: JsonOptions, *, is_array: bool, block_bytes: int = BLOCK_BYTES
+        self,
+        file: SourceFile,
+        stream: TextStream,
+        options: JsonOptions,
+        *,
+        is_array: bool,
+        block_bytes: int = BLOCK_BYTES,
     ) -> None:
         self.positions: RowPositions = ObjectPositions(file)
         self._max_bytes = options.max_line_bytes
@@ -80,12 +89,8 @@ class ObjectSequence:
         self._text = ""
         self._position = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")()
-        self._stream = TextStream(file, options.encoding)
-        try:
-            self._stream.skip_byte_order_mark()
-        except BaseException:
-            self._stream.close()
-            raise
+        self._stream = stream
+        stream.skip_byte_order_mark()
 
     def close(self) -> None:
         self._stream.close()

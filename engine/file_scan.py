@@ -50,6 +50,7 @@ from engine.schema_tracker.initial_schema import FindImplicitColumn
 from engine.schema_tracker.merging import merge_schemas
 from engine.storage.files import list_files, open_file
 from engine.storage.listed_file import ListedFile
+from engine.suffixes import suffix_of
 
 _DISCOVERY_THREADS = 8
 _OPENING_BYTES = 64 * 1024
@@ -273,7 +274,7 @@ class FileScan:
             row_filters=row_filters,
             find_implicit=self._find_implicit(schema, [file.path for file in files], is_declared=is_declared),
         )
-        inputs = [ScanInput(file, partial(self._reader, file)) for file in files]
+        inputs = [ScanInput(file, partial(self._reader, file), suffix_of(file.path)) for file in files]
         return Scan(inputs, plan, ErrorContext(self.source.workspace)).batches()
 
     def _check_declared(self, files: Sequence[SourceFile], schema: TupleSchema) -> None:

@@ -34,7 +34,7 @@ from engine.limits import BatchLimits
 from engine.projection.filter import PROJECT_ALL, ProjectionFilter
 from engine.result_set.batch_state import BatchState
 from engine.result_set.bulk import add_columns, align_batch, batch_without_columns, join_batches, to_batches
-from engine.result_set.sizes import Sizes, batch_sizes, count_fitting_rows
+from engine.result_set.sizes import Sizes, batch_sizes, measure_fitting_rows
 from engine.result_set.writers.rows import RowWriter
 from engine.schema import TupleSchema
 
@@ -70,6 +70,7 @@ class ResultSetLoader:
         self._parts: list[pa.RecordBatch] = []
         self._part_sizes = Sizes()
         self._part_schema: pa.Schema | None = None
+        self._offered: pa.Schema | None = None
         self._look_ahead: list[pa.RecordBatch] = []
         self._harvested_rows = 0
         self._harvested_schema: TupleSchema | None = None
@@ -179,7 +180,9 @@ class ResultSetLoader:
         """
         self._check_takes_rows()
         batches = to_batches(data)
-        add_columns(self._writer.columns, data.schema, self.context)
+        if self._offered is None or not data.schema.equals(self._offered):
+            add_columns(self._writer.columns, data.schema, self.context)
+            self._offered = data.schema
         self._seal()
         fields = self._writer.columns.visible_fields()
         for batch in [align_batch(batch, fields, self.context) for batch in batches]:
@@ -256,12 +259,13 @@ class ResultSetLoader:
             self._look_ahead.append(batch)
             return
         used = self._measure_parts()
-        fitting = count_fitting_rows(batch, self._max_rows - self._batch.rows, used, self._limits)
+        fitting, sizes = measure_fitting_rows(batch, self._max_rows - self._batch.rows, used, self._limits)
         if fitting == 0 and batch.num_rows and self._batch.rows == 0 < self._max_rows:
             column, size_bytes, limit_bytes = batch_sizes(batch, 0, 1).excess(self._limits) or ("", 0, 0)
             raise ValueTooLargeError(column, size_bytes, limit_bytes, self.context)
         if fitting:
-            self._add_part(batch.slice(0, fitting))
+            self._parts.append(batch.slice(0, fitting))
+            used.add_all(sizes)
             self._batch.rows += fitting
         self._writer.set_appended(used)
         if fitting < batch.num_rows:
@@ -291,11 +295,9 @@ class ResultSetLoader:
     def _seal(self) -> None:
         """Turn the written rows into a part, so that later rows follow them."""
         if self._writer.vector_rows:
-            self._add_part(self._harvest_rows(self._writer.columns.visible_fields()))
-
-    def _add_part(self, part: pa.RecordBatch) -> None:
-        self._measure_parts().add_all(batch_sizes(part, 0, part.num_rows))
-        self._parts.append(part)
+            part = self._harvest_rows(self._writer.columns.visible_fields())
+            self._measure_parts().add_all(batch_sizes(part, 0, part.num_rows))
+            self._parts.append(part)
 
     def _harvest_rows(self, fields: list[pa.Field]) -> pa.RecordBatch:
         rows = self._writer.vector_rows

@@ -33,8 +33,8 @@ class Sizes:
         self.add(column, purpose, (count + 7) // 8)
 
     def add_all(self, other: "Sizes") -> None:
-        for (column, purpose), size_bytes in other.buffers.items():
-            self.add(column, purpose, size_bytes)
+        for key, size_bytes in other.buffers.items():
+            self.buffers[key] = self.buffers.get(key, 0) + size_bytes
 
     def excess(self, limits: BatchLimits) -> tuple[str, int, int] | None:
         """Return a column that exceeds a limit, with its size and the limit.
@@ -60,28 +60,29 @@ def batch_sizes(batch: pa.RecordBatch, first: int, end: int) -> Sizes:
     return sizes
 
 
-def count_fitting_rows(batch: pa.RecordBatch, max_rows: int, used: Sizes, limits: BatchLimits) -> int:
-    """Return how many of the batch's first rows fit within the limits.
+def measure_fitting_rows(batch: pa.RecordBatch, max_rows: int, used: Sizes, limits: BatchLimits) -> tuple[int, Sizes]:
+    """Return how many of the batch's first rows fit within the limits, and the sizes of these rows.
 
     The sizes in ``used`` are already taken, and count towards the limits.
     """
 
-    def fits(rows: int) -> bool:
-        together = batch_sizes(batch, 0, rows)
-        together.add_all(used)
+    def fits(sizes: Sizes) -> bool:
+        together = Sizes(dict(used.buffers))
+        together.add_all(sizes)
         return together.excess(limits) is None
 
     most: int = min(max_rows, batch.num_rows)
-    if fits(most):
-        return most
+    sizes = batch_sizes(batch, 0, most)
+    if fits(sizes):
+        return most, sizes
     fitting, too_many = 0, most
     while too_many - fitting > 1:
         middle = (fitting + too_many) // 2
-        if fits(middle):
+        if fits(batch_sizes(batch, 0, middle)):
             fitting = middle
         else:
             too_many = middle
-    return fitting
+    return fitting, batch_sizes(batch, 0, fitting)
 
 
 def _add_array(sizes: Sizes, column: str, array: pa.Array, first: int, end: int) -> None:

@@ -158,6 +158,23 @@ class RowBatchReader(Protocol):
         ...
 
 
+@runtime_checkable
+class ContinuingReader(RowBatchReader, Protocol):
+    """A reader that can also read the rows of further files, as if they followed those of its file.
+
+    A scan then opens one reader for many small files with the same columns.
+    """
+
+    def proceed(self, file: SourceFile) -> bool:
+        """Continue with another whole file of the same format and options, after ``next`` has returned false.
+
+        Returns:
+            Whether the reader continues. If false, another reader reads the file, for example because the file has
+            other columns. The reader is then only closed.
+        """
+        ...
+
+
 class ReaderFormat(Protocol):
     """A file format. Scans find formats by the entry point group ``lodge.readers``.
 

@@ -10,6 +10,7 @@ Guarantees:
 3. If a row overflows at the end of the file, it becomes a separate batch.
 4. A batch without rows is produced at most once. It is then the first batch, and is produced only if the reader knew
    its schema before reading.
+5. A reader continues with another file only after the end of its file, and only while the batch accepts more rows.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -22,6 +23,9 @@ from engine.result_set.loader import ResultSetLoader
 from engine.scan.negotiator import ScanNegotiator
 from engine.scan.reader import RowBatchReader
 
+Proceed = Callable[[RowBatchReader], bool]
+"""Lets a reader continue with another file. Returns whether it does."""
+
 _ENOUGH_ROWS = 8_192
 """The number of rows from which a batch is not filled further.
 
@@ -30,9 +34,14 @@ Filling a larger batch would copy its rows, because appended arrays must be join
 
 
 def read_batches(
-    make_reader: Callable[[], RowBatchReader], negotiator: ScanNegotiator
+    make_reader: Callable[[], RowBatchReader], negotiator: ScanNegotiator, proceed: Proceed
 ) -> Generator[pa.RecordBatch, None, None]:
     """Read the projected columns of a reader, batch by batch.
+
+    Args:
+        make_reader: Creates the reader.
+        negotiator: The negotiator of the reader.
+        proceed: Called at the end of each file.
 
     Raises:
         EngineError: If the reader fails.
@@ -43,20 +52,20 @@ def read_batches(
         with _wrap_errors(negotiator, "open"), _locate_conflicts():
             is_open = reader.open(negotiator)
         if is_open:
-            yield from _read_open(reader, negotiator.loader)
+            yield from _read_open(reader, negotiator.loader, proceed)
     finally:
         with _wrap_errors(negotiator, "close"):
             reader.close()
 
 
-def _read_open(reader: RowBatchReader, loader: ResultSetLoader) -> Iterator[pa.RecordBatch]:
+def _read_open(reader: RowBatchReader, loader: ResultSetLoader, proceed: Proceed) -> Iterator[pa.RecordBatch]:
     more, is_first = True, True
     try:
         while (more or loader.has_look_ahead) and not loader.is_at_scan_limit:
             loader.start_batch()
             while more and not loader.is_full and loader.row_count < _ENOUGH_ROWS:
                 with _wrap_errors(loader, "read"):
-                    more = reader.next()
+                    more = reader.next() or (not loader.is_full and proceed(reader))
             batch = loader.harvest()
             if batch.num_rows or (is_first and batch.num_columns):
                 yield batch

@@ -6,11 +6,12 @@ Guarantees:
 
 1. Every batch has the output schema at the time of its creation. The schema changes only if schema changes are allowed.
    ``schema_version`` increases only when the schema changes (levels 2 to 4 of [scan-framework "Schema Evolution"]).
-2. A reader is opened only after the previous reader has been closed. No reader is opened after the scan has reached its
+2. A reader is opened only after the previous reader has been closed. No file is opened after the scan has reached its
    limit.
 3. If no file contains rows but the schema is known, the scan produces one batch without rows.
 """
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,7 @@ from engine.scan.implicit_columns import FileLocation, implicit_field, partition
 from engine.scan.missing_columns import resolve_missing_types
 from engine.scan.negotiator import ReaderRequest, ScanNegotiator
 from engine.scan.output_batch import build_output_batch
-from engine.scan.reader import RowBatchReader, SourceFile
+from engine.scan.reader import ContinuingReader, RowBatchReader, SourceFile
 from engine.scan.reader_lifecycle import read_batches
 from engine.scan.row_filter import RowFilter
 from engine.schema import TupleSchema
@@ -39,10 +40,13 @@ class ScanInput:
     Attributes:
         file: The file or range to read.
         make_reader: Creates a new reader for the file or range.
+        kind: A text that is equal for files with the same format and options. One reader may then read several of them.
+            Empty if only a new reader can read the file.
     """
 
     file: SourceFile
     make_reader: Callable[[], RowBatchReader]
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +114,11 @@ class Scan:
         """
         limit = self._plan.limits.scan_rows
         had_batch = False
-        for number, (one, location) in enumerate(zip(self._inputs, self._locations, strict=True)):
-            if number and limit is not None and self._rows >= limit:
+        waiting = deque(zip(self._inputs, self._locations, strict=True))
+        while waiting:
+            if len(waiting) < len(self._inputs) and limit is not None and self._rows >= limit:
                 break
-            with closing(self._read_file(one, location)) as batches:
+            with closing(self._read_files(waiting)) as batches:
                 for batch in batches:
                     if batch.num_rows or not had_batch:
                         had_batch = True
@@ -122,16 +127,38 @@ class Scan:
         if not had_batch and len(self.schema) and self._tracker.is_resolved():
             yield pa.RecordBatch.from_pylist([], self.schema.to_arrow())
 
-    def _read_file(self, one: ScanInput, location: FileLocation) -> Generator[pa.RecordBatch, None, None]:
+    def _read_files(self, waiting: deque[tuple[ScanInput, FileLocation]]) -> Generator[pa.RecordBatch, None, None]:
+        """Read the first waiting file, and those that the same reader can read after it, and remove them."""
+        one, location = waiting.popleft()
         context = one.file.context
         negotiator = ScanNegotiator(self._request(context), context)
         last: pa.Schema | None = None
-        with closing(read_batches(one.make_reader, negotiator)) as batches:
+
+        def proceed(reader: RowBatchReader) -> bool:
+            if not waiting or not isinstance(reader, ContinuingReader):
+                return False
+            following, place = waiting[0]
+            if not following.kind or following.kind != one.kind or not self._are_alike(location, place):
+                return False
+            is_whole = following.file.start == 0 and following.file.end is None
+            loader, before = negotiator.loader, negotiator.loader.context
+            loader.context = following.file.context
+            if not is_whole or not reader.proceed(following.file):
+                loader.context = before
+                return False
+            waiting.popleft()
+            return True
+
+        with closing(read_batches(one.make_reader, negotiator, proceed)) as batches:
             for batch in batches:
                 if last is None or not batch.schema.equals(last):
                     last = batch.schema
                     self._apply_schema(TupleSchema.of(last), context)
                 yield build_output_batch(self._tracker.output_schema(), batch, self._implicit, location)
+
+    def _are_alike(self, one: FileLocation, other: FileLocation) -> bool:
+        """Return whether the implicit columns of two files have the same values."""
+        return all(one.scalar(field).equals(other.scalar(field)) for field in self._implicit)
 
     def _apply_schema(self, schema: TupleSchema, context: ErrorContext) -> None:
         """Merge the schema of a batch into the scan's schema, and resolve missing columns."""

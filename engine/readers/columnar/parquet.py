@@ -15,6 +15,7 @@ from engine.readers.stream import ArrowFileAdapter
 from engine.schema import TupleSchema
 from engine.suffixes import SUFFIXES
 
+_WHOLE_BYTES = 256 * 1024
 _READ_AHEAD_BYTES = 64 * 1024 * 1024
 _BUFFER_BYTES = 1024 * 1024
 
@@ -22,19 +23,24 @@ _BUFFER_BYTES = 1024 * 1024
 class ParquetFile:
     """An open Parquet file.
 
-    A row group of up to 64 MiB is fetched at once. A larger row group is fetched in parts, so that memory use is
-    bounded.
+    A file of up to 256 KiB is fetched at once, and otherwise a row group of up to 64 MiB. A larger row group is fetched
+    in parts, so that memory use is bounded.
     """
 
     kind: ClassVar[str] = "Parquet"
     unit: ClassVar[str] = "row group"
 
     def __init__(self, file: ArrowFileAdapter) -> None:
-        self._source = pa.PythonFile(file, mode="r")
         self._file_bytes = file.seek(0, os.SEEK_END)
+        self._is_whole = self._file_bytes <= _WHOLE_BYTES
+        file.seek(0)
+        self._source = pa.BufferReader(file.read()) if self._is_whole else pa.PythonFile(file, mode="r")
         footer = parquet.ParquetFile(self._source)
         self._metadata: Any = footer.metadata
         self.schema: pa.Schema = footer.schema_arrow
+        if self._is_whole:
+            self._file = footer
+            return
         is_small = max(self.unit_bytes(), default=0) <= _READ_AHEAD_BYTES
         self._file = parquet.ParquetFile(
             self._source, metadata=self._metadata, pre_buffer=is_small, buffer_size=0 if is_small else _BUFFER_BYTES
@@ -67,7 +73,9 @@ class ParquetFile:
         return [group.id for group in fragment.row_groups]
 
     def batches(self, unit: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        yield from self._file.iter_batches(BATCH_ROWS, row_groups=[unit], columns=list(columns))
+        yield from self._file.iter_batches(
+            BATCH_ROWS, row_groups=[unit], columns=list(columns), use_threads=not self._is_whole
+        )
 
 
 class ParquetFormat(ColumnarFormat):

@@ -57,13 +57,15 @@ def open_columnar(file: SourceFile, kind: type[ColumnarFile]) -> OpenColumnarFil
 
 
 class ColumnarReader:
-    """The ``RowBatchReader`` of columnar files."""
+    """The ``ContinuingReader`` of columnar files."""
 
     def __init__(self, file: SourceFile, kind: type[ColumnarFile]) -> None:
         self._file = file
         self._kind = kind
         self._opened: OpenColumnarFile | None = None
         self._loader: ResultSetLoader | None = None
+        self._conditions: Sequence[pc.Expression] = ()
+        self._wanted: list[str] = []
         self._batches: Iterator[tuple[pa.RecordBatch | int, ErrorContext]] = iter(())
 
     def open(self, negotiator: SchemaNegotiator) -> bool:
@@ -72,11 +74,30 @@ class ColumnarReader:
         with format_errors(self._file.context, columns.kind):
             schema = scan_schema(columns.schema)
             negotiator.table_schema(schema, is_complete=True)
-            units = self._select_units(columns, negotiator)
+            self._conditions = _conditions(columns.schema, negotiator)
         self._loader = negotiator.build()
-        wanted = [] if negotiator.is_projection_empty else [one for one in schema.names if negotiator.is_projected(one)]
-        self._batches = self._read(columns, units, wanted) if wanted else self._count(columns, units)
+        if not negotiator.is_projection_empty:
+            self._wanted = [one for one in schema.names if negotiator.is_projected(one)]
+        self._start(columns)
         return True
+
+    def proceed(self, file: SourceFile) -> bool:
+        if self._opened is None:
+            raise LoaderStateError("the reader is not open.")
+        following = open_columnar(file, self._kind)
+        if not following.columns.schema.equals(self._opened.columns.schema):
+            following.close()
+            return False
+        self._opened.close()
+        self._file, self._opened = file, following
+        self._start(following.columns)
+        return True
+
+    def _start(self, columns: ColumnarFile) -> None:
+        """Start to read the selected units of an open file."""
+        with format_errors(self._file.context, columns.kind):
+            units = self._select_units(columns)
+        self._batches = self._read(columns, units, self._wanted) if self._wanted else self._count(columns, units)
 
     def next(self) -> bool:
         if self._loader is None or self._opened is None:
@@ -96,11 +117,10 @@ class ColumnarReader:
         if self._opened is not None:
             self._opened.close()
 
-    def _select_units(self, columns: ColumnarFile, negotiator: SchemaNegotiator) -> Sequence[int]:
+    def _select_units(self, columns: ColumnarFile) -> Sequence[int]:
         end = columns.unit_count if self._file.end is None else min(self._file.end, columns.unit_count)
         units = range(self._file.start, end)
-        conditions = _conditions(columns.schema, negotiator)
-        return columns.may_match(units, conditions) if units and conditions else units
+        return columns.may_match(units, self._conditions) if units and self._conditions else units
 
     def _read(
         self, columns: ColumnarFile, units: Sequence[int], wanted: list[str]

@@ -117,6 +117,12 @@ class ObjectParser:
         self._inference = self._new_inference()
         self._plan = _ParsePlan(_NO_COLUMNS, _NO_COLUMNS, None, options.all_text)
 
+    def following(self, positions: RowPositions) -> "ObjectParser":
+        """Return a parser of another file that starts with the names and types of this one."""
+        parser = ObjectParser(positions, self._options, self._requested)
+        parser._plan = self._plan
+        return parser
+
     @property
     def known(self) -> pa.StructType:
         """The names and types that were found in the file so far."""
@@ -306,7 +312,7 @@ def _parse_with_arrow(data: ByteArray, schema: pa.Schema | None, unexpected: str
     options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected)
     reading = json.ReadOptions(block_size=len(data) + 1, use_threads=False)
     try:
-        table = json.read_json(pa.BufferReader(pa.py_buffer(data)), reading, options)
+        table = json.open_json(pa.BufferReader(pa.py_buffer(data)), reading, options).read_all()
         table.validate()
         return table
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -30,7 +30,11 @@ from engine.scan.reader import SchemaNegotiator, SourceFile
 
 
 class JsonReader:
-    """The ``RowBatchReader`` of JSON files."""
+    """The ``ContinuingReader`` of JSON files.
+
+    It continues only with files of a single block whose rows have the names and types that are already known. Otherwise
+    the types of a column would depend on other files.
+    """
 
     def __init__(self, file: SourceFile, options: JsonOptions, *, block_bytes: int = BLOCK_BYTES) -> None:
         self._file = file
@@ -65,6 +69,28 @@ class JsonReader:
             self._append(table, self._parser, self._loader)
             return True
         return self._next_block(self._objects, self._parser, self._loader)
+
+    def proceed(self, file: SourceFile) -> bool:
+        if self._objects is None or self._parser is None:
+            raise LoaderStateError("the reader is not open.")
+        if self._is_count:
+            return False
+        objects = open_objects(file, self._options, self._block_bytes)
+        parser = self._parser.following(objects.positions)
+        try:
+            block = objects.next()
+            attempt = None if block is None else parser.attempt(block)
+            is_alike = attempt is not None and attempt.table is not None and objects.next() is None
+        except BaseException:
+            objects.close()
+            raise
+        if block is None or not is_alike:
+            objects.close()
+            return False
+        self._objects.close()
+        self._file, self._objects, self._parser = file, objects, parser
+        self._attempts = iter([(block, attempt)])
+        return True
 
     def close(self) -> None:
         if self._objects is not None:

@@ -1,0 +1,123 @@
+"""Scans of many small files, of which one reader reads several."""
+
+import gzip
+import io
+import json
+
+import pyarrow as pa
+import pytest
+from pyarrow import orc, parquet
+
+from engine.errors import EngineError, FileChangedError
+from engine.file_scan import FileScan
+from engine.schema import TupleSchema
+
+FORMATS = ("json", "parquet", "orc")
+WRITERS = {"parquet": parquet.write_table, "orc": orc.write_table}
+
+
+def content(format_, rows, schema=None):
+    if format_ == "json":
+        return "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+    sink = io.BytesIO()
+    WRITERS[format_](pa.Table.from_pylist(rows, schema), sink)
+    return sink.getvalue()
+
+
+def write(workspace, format_, files, folder=""):
+    for number, rows in enumerate(files):
+        workspace.write(f"{folder}{number:03}.{format_}", content(format_, rows))
+
+
+def batches_of(workspace, *columns, schema=None, **options):
+    scan = FileScan.from_options(workspace.scan(".").to_options(reader=options, mentioned=columns or None))
+    schema = schema or scan.discover()
+    return [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=False)]
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_many_files_with_the_same_columns_give_few_batches(workspace, format_):
+    write(workspace, format_, [[{"n": number, "t": f"é{number}"}] for number in range(300)])
+    batches = batches_of(workspace)
+    assert len(batches) <= 2  # of two tasks
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert rows == [{"n": number, "t": f"é{number}"} for number in range(300)]
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_batches_of_many_files_keep_the_limit_of_rows(workspace, format_):
+    write(workspace, format_, [[{"n": 1000 * number + row} for row in range(1000)] for number in range(40)])
+    batches = batches_of(workspace)
+    assert [row["n"] for batch in batches for row in batch.to_pylist()] == list(range(40_000))
+    assert 2 <= len(batches) <= 6
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_files_that_drift_between_others_give_the_same_rows(workspace, format_):
+    files = [
+        [{"a": 1, "b": "x"}],
+        [{"a": 2, "b": "y"}, {"a": 3, "b": None}],
+        [{"b": "z", "a": 4}],
+        [{"a": 5, "b": "u", "c": True}],
+        [{"a": 2.5, "b": "v"}],
+        [{"a": 6}],
+        [{"A": 7, "b": "w"}],
+        [{"a": 8, "b": "t"}],
+    ]
+    write(workspace, format_, files)
+    rows = [{name: row.get(name, row.get(name.upper())) for name in "abc"} for rows in files for row in rows]
+    assert workspace.rows() == rows
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_columns_of_the_path_have_the_values_of_each_file(workspace, format_):
+    for folder in ("a/", "b/", "b/c/"):
+        write(workspace, format_, [[{"n": number}] for number in range(3)], folder)
+    found = [(row["dir0"], row["dir1"], row["n"]) for row in workspace.rows()]
+    assert found == [(*folders, n) for folders in (("a", None), ("b", None), ("b", "c")) for n in range(3)]
+    names = [row["filename"] for batch in batches_of(workspace, "filename") for row in batch.to_pylist()]
+    assert names == [f"{number:03}.{format_}" for number in range(3)] * 3
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_error_in_one_of_many_files_names_this_file(workspace, format_):
+    files = [[{"n": number}] for number in range(20)]
+    write(workspace, format_, files)
+    scan = FileScan.from_options(workspace.scan(".").to_options())
+    schema = scan.discover()
+    (partition,) = scan.partitions()
+    damaged = workspace.root / f"013.{format_}"
+    size = damaged.stat().st_size
+    damaged.write_bytes(b"?" * size)
+    with pytest.raises(EngineError, match=f"013.{format_}"):
+        list(scan.batches(partition, schema, is_declared=False))
+    damaged.write_bytes(content(format_, files[13]) + b"\n" * 9)
+    with pytest.raises(FileChangedError, match=f"013.{format_}"):
+        list(scan.batches(partition, schema, is_declared=False))
+
+
+def test_value_that_does_not_fit_names_its_file_among_others(workspace):
+    write(workspace, "json", [[{"n": number}] for number in range(20)])
+    workspace.write("013.json", '{"n": 1}\n{"n": 10000000000}\n')
+    with pytest.raises(EngineError, match=r"'013.json' in workspace 'dfs'.*column 'n'"):
+        batches_of(workspace, schema=TupleSchema([pa.field("n", pa.int32())]))
+
+
+def test_files_of_several_formats_keep_their_order(workspace):
+    for number in range(30):
+        format_ = FORMATS[number % 2]
+        workspace.write(f"{number:03}.{format_}", content(format_, [{"n": number}]))
+    assert [row["n"] for row in workspace.rows()] == list(range(30))
+
+
+def test_empty_files_and_files_of_nulls_give_their_rows(workspace):
+    files = [[{"n": 1}], [], [{"n": None}, {"n": None}], [{}], [{"n": 2}]]
+    write(workspace, "json", files)
+    assert [row["n"] for row in workspace.rows()] == [1, None, None, None, 2]
+
+
+def test_readers_continue_only_in_files_with_the_same_options(workspace):
+    workspace.write("0.csv", "a,b\n1,2\n")
+    workspace.write("1.tsv", "a\tb\n3\t4\n")
+    workspace.write("2.tsv.gz", gzip.compress(b"a\tb\n5\t6\n"))
+    assert workspace.rows(header="true") == [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}, {"a": "5", "b": "6"}]

@@ -41,12 +41,19 @@ SOURCE_OPTIONS = frozenset(
         "conflict_column",
         "conflict_others",
         "engine",
+        "single_use",
     }
 )
 """The options that only a gateway may set. All other options configure how the files are read."""
 
 PLANNED = "planned"
 """The option that says that the gateway discovered the schema of the scan. Otherwise, a user declared it."""
+
+SINGLE_USE = "single_use"
+"""The option that says that only one place of one statement uses the scan. Its value differs for each statement.
+
+Spark keeps the filters that it pushes down with the scan, for all places and statements that use it.
+"""
 
 TASK = "task"
 """The option that selects what a scan returns instead of rows."""

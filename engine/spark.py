@@ -32,7 +32,7 @@ from engine.file_scan import FileScan
 from engine.fingerprint import ENGINE, require_engine
 from engine.scan.path_filter import IS_NOT_NULL, IS_NULL, PathFilter
 from engine.scan.row_filter import RowFilter
-from engine.scan_source import FORMAT, PLANNED, TASK
+from engine.scan_source import FORMAT, PLANNED, SINGLE_USE, TASK
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 from engine.spark_discovery import discovery_reader
 
@@ -92,7 +92,8 @@ class LodgeDataSource(datasource.DataSource):
         scan = FileScan.from_options(self.options)
         if TASK in self.options:
             return discovery_reader(scan, self.options, self.options[TASK])
-        kind = FilteringScanReader if _PUSHES_FILTERS in sys.modules else ScanReader
+        may_filter = SINGLE_USE in self.options and _PUSHES_FILTERS in sys.modules
+        kind = FilteringScanReader if may_filter else ScanReader
         return kind(scan, schema, is_declared=self._is_declared and PLANNED not in self.options)
 
 
@@ -193,7 +194,8 @@ def freeze_loaded_modules() -> None:
 class FilteringScanReader(ScanReader):
     """Reads the files of a scan with the filters of the query.
 
-    Filters on implicit columns exclude whole files. Formats with statistics use the other filters to skip rows.
+    Filters on implicit columns exclude whole files. Formats with statistics use the other filters to skip rows. Other
+    uses of the same scan would get the same rows, so it must have only one use (``SINGLE_USE``).
     """
 
     @reported_errors()

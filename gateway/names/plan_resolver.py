@@ -25,7 +25,7 @@ Source: [temporary-tables §5.1.8], [temporary-tables §5.1.10], [temporary-tabl
 from collections.abc import Callable, Iterable, Sequence
 
 from google.protobuf.message import Message
-from pyspark.sql.connect.proto import commands_pb2, expressions_pb2, relations_pb2
+from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
 
 from engine.errors import ScanOptionError
 from engine.scan_source import FORMAT, PLANNED, SOURCE_OPTIONS, ScanSource
@@ -37,6 +37,7 @@ from gateway.names.plan_messages import find_command_texts, find_messages_with_n
 from gateway.names.scan_relations import find_scans
 from gateway.names.sql_text_resolver import SqlTextResolver
 from gateway.scans.scan_summary import ScanSummary
+from gateway.scans.single_use import find_single_uses
 from gateway.scans.spark_readers import may_replace_scans
 from gateway.sql.name_syntax import qualify_with_session, quote_name
 from gateway.sql_relations import read_parameters, read_sql_command, remove_positional_parameters
@@ -75,8 +76,11 @@ class PlanResolver(NameLookup):
         """
         if self.scans is None:
             return ()
+        if isinstance(message, base_pb2.AnalyzePlanRequest) and message.HasField("persist"):
+            self.scans.keep_data_frames()
         spark_formats = self.settings.first_readers if may_replace_scans(message) else ()
-        return await self.scans.plan(find_scans(message), spark_formats)
+        single = find_single_uses(message)
+        return await self.scans.plan(find_scans(message), spark_formats, single)
 
 
 class _PlanResolution:

@@ -18,12 +18,14 @@ Scans with a declared schema are not planned, because they need no discovery.
 Source: [architecture "Gateway"], [scan-schema-tracker "Subsequent Readers and Schema Changes"].
 """
 
+import secrets
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import structlog
+from cachetools import LRUCache
 from pyspark.sql.connect.proto import relations_pb2
 
 from engine.discovery import FailedDiscoveryError
@@ -31,7 +33,7 @@ from engine.error_report import ErrorReport
 from engine.errors import EngineError
 from engine.file_list import FILES, pack_files
 from engine.file_scan import FileConflictError, FileScan
-from engine.scan_source import PLANNED, SOURCE_OPTIONS, ScanSource
+from engine.scan_source import PLANNED, SINGLE_USE, SOURCE_OPTIONS, ScanSource
 from engine.schema import TupleSchema
 from engine.spark import to_spark_schema
 from engine.storage.listed_file import ListedFile
@@ -51,6 +53,8 @@ from workspace.schema_segments import SchemaSegments
 from workspace.workspaces import Workspace, Workspaces
 
 Relation = relations_pb2.Relation
+
+_MAX_SESSIONS = 100_000
 
 _WITHOUT_EFFECT = frozenset({"partition_bytes", "discovery", "sample_files", "spark_readers"})
 """The options that do not affect the schema of a file."""
@@ -86,9 +90,21 @@ class ScanPlanner:
         self._count = count
         self._remembered = RememberedSchemas(reads, segments)
         self._engines = EngineDelivery(reads)
+        self._persisting: LRUCache[str, bool] = LRUCache(_MAX_SESSIONS)
+
+    def keep_data_frames(self, session: "SessionScans") -> None:
+        """Plan scans of a session so that Spark finds the DataFrames that the session has persisted.
+
+        Spark finds the data only if its scan has the same options. So no filters are pushed down from now on.
+        """
+        self._persisting[session.backend.server_side_session_id] = True
 
     async def plan(
-        self, scans: Iterable[Relation], session: "SessionScans", spark_formats: Collection[str] = ()
+        self,
+        scans: Iterable[Relation],
+        session: "SessionScans",
+        spark_formats: Collection[str] = (),
+        single: Sequence[Relation] = (),
     ) -> Sequence[ScanSummary]:
         """Add the files and the schema to scans, in place.
 
@@ -96,6 +112,8 @@ class ScanPlanner:
             scans: The relations of the scans.
             session: The session of the client.
             spark_formats: The formats of the files that Spark's own readers may read.
+            single: The scans that have only one use (:mod:`gateway.scans.single_use`). Spark may push filters down to
+                them.
 
         Returns:
             What is known about the scans of the gateway's workspaces.
@@ -108,10 +126,13 @@ class ScanPlanner:
         if found:
             await self._engines.require(session.backend)
         summaries = []
+        is_persisting = session.backend.server_side_session_id in self._persisting
         for scan in found:
             source = scan.read.data_source
             if not is_of_gateway(source.options, session.workspaces):
                 continue
+            if not is_persisting and any(scan is one for one in single):
+                source.options[SINGLE_USE] = secrets.token_hex(8)
             if self._lists_files and not source.schema:
                 summaries.append(await self._plan(scan, session, spark_formats))
             else:
@@ -181,12 +202,22 @@ class SessionScans:
     backend: BackendSession
     workspaces: Workspaces
 
-    async def plan(self, scans: Iterable[Relation], spark_formats: Collection[str] = ()) -> Sequence[ScanSummary]:
+    def keep_data_frames(self) -> None:
+        """See :meth:`ScanPlanner.keep_data_frames`."""
+        self.planner.keep_data_frames(self)
+
+    async def plan(
+        self,
+        scans: Iterable[Relation],
+        spark_formats: Collection[str] = (),
+        single: Sequence[Relation] = (),
+    ) -> Sequence[ScanSummary]:
         """Add the files and the schema to scans, in place.
 
         Args:
             scans: The relations of the scans.
             spark_formats: The formats of the files that Spark's own readers may read.
+            single: The scans that have only one use.
 
         Returns:
             What is known about the scans of the gateway's workspaces.
@@ -194,7 +225,7 @@ class SessionScans:
         Raises:
             GatewayError: If a file cannot be listed or examined, or the schemas of two files conflict.
         """
-        return await self.planner.plan(scans, self, spark_formats)
+        return await self.planner.plan(scans, self, spark_formats, single)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from engine.readers.columnar.spark_marks import is_marked
 from engine.schema import TupleSchema, fold_case, is_implicit
 from engine.storage.listed_file import ListedFile
 from engine.storage.protected_files import ProtectedFiles
+from gateway.scans.single_use import is_executed_once
 
 MAX_FILES: Final = 1000
 """The maximum number of files that Spark reads with its own reader in one scan."""
@@ -57,8 +58,6 @@ _IGNORED_NAMES: Final = re.compile(r"[._]")
 _METADATA: Final = "_metadata"
 _REVEALING: Final = (b"_metadata", b"input_file_")
 """Parts of names with which a statement can see which reader reads a file."""
-
-_WRITES: Final = ("write_operation", "write_operation_v2")
 
 _OPTIONS: Final = {
     "recursiveFileLookup": "true",  # no partition columns
@@ -95,11 +94,7 @@ def may_replace_scans(message: Message) -> bool:
     This is the case for queries, analyses and writes of a DataFrame. A view or a SQL command can use the scan later,
     when the files have changed. A client could also send a replaced scan back.
     """
-    if isinstance(message, base_pb2.Plan):
-        is_used_once = message.WhichOneof("op_type") == "root" or message.command.WhichOneof("command_type") in _WRITES
-    else:
-        is_used_once = isinstance(message, base_pb2.AnalyzePlanRequest)
-    if not is_used_once:
+    if not is_executed_once(message) and not isinstance(message, base_pb2.AnalyzePlanRequest):
         return False
     encoded = message.SerializeToString().lower()
     return not any(name in encoded for name in _REVEALING)

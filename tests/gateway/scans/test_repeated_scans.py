@@ -1,0 +1,133 @@
+"""Statements that use one scan in several places, or again: filters of one place must not reach the others."""
+
+import json
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROWS = 400
+OFF = "with (spark_readers = false)"
+
+
+@pytest.fixture(scope="module")
+def dirs(lodge, tmp_path_factory):
+    """Four directories with one file of one row each."""
+    folder = lodge.files / tmp_path_factory.mktemp("dirs").name
+    for number, name in enumerate("abcd"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "f.json").write_text(json.dumps({"i": number}) + "\n")
+        os.utime(folder / name / "f.json", (1_700_000_000, 1_700_000_000))
+    return f"dfs.`{folder.name}`"
+
+
+@pytest.fixture(scope="module")
+def numbers(lodge, tmp_path_factory):
+    """A Parquet file with many small row groups, which filters can skip."""
+    folder = lodge.files / tmp_path_factory.mktemp("numbers").name
+    folder.mkdir()
+    table = pa.table({"i": range(ROWS), "g": [number % 7 for number in range(ROWS)]})
+    pq.write_table(table, folder / "a.parquet", row_group_size=7)
+    return f"dfs.`{folder.name}`"
+
+
+def values(frame):
+    return sorted(tuple(row) for row in frame.collect())
+
+
+def test_places_of_a_union_have_their_own_rows(spark, dirs, numbers):
+    text = (
+        f"select 'a', count(i) from {dirs} where dir0 = 'a' union all "
+        f"select 'bd', count(i) from {dirs} where dir0 >= 'b' union all select 'all', count(i) from {dirs}"
+    )
+    assert values(spark.sql(text)) == [("a", 1), ("all", 4), ("bd", 3)]
+    name = f"{numbers} {OFF}"
+    text = f"select count(i) from {name} where i < 0 union all select count(i) from {name}"
+    assert values(spark.sql(text)) == [(0,), (ROWS,)]
+
+
+def test_places_of_a_join_have_their_own_rows(spark, numbers):
+    name = f"{numbers} {OFF}"
+    text = f"select count(*) from {name} a join {name} b on a.g + 6 >= b.g where a.i < 3 and b.i >= 398"
+    assert values(spark.sql(text)) == [(6,)]
+
+
+def test_common_table_expression_gives_each_use_its_rows(spark, dirs):
+    text = (
+        f"with c as (select * from {dirs}) select 1, count(*) from c where dir0 = 'a' union all "
+        "select 2, count(*) from c where dir0 = 'b' union all select 3, count(*) from c"
+    )
+    assert values(spark.sql(text)) == [(1, 1), (2, 1), (3, 4)]
+
+
+def test_subqueries_have_their_own_rows(spark, dirs, numbers):
+    text = f"select i from {dirs} where dir0 = 'a' or exists (select 1 from {dirs} where dir0 = 'zz')"
+    assert values(spark.sql(text)) == [(0,)]
+    name = f"{numbers} {OFF}"
+    text = f"select i, (select count(*) from {name} b where b.i < a.i) from {name} a where a.i < 3 order by i"
+    assert values(spark.sql(text)) == [(0, 0), (1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("api", ["table", "sql"])
+def test_data_frame_gives_each_use_its_rows(spark, dirs, api):
+    frame = spark.table(dirs) if api == "table" else spark.sql(f"select * from {dirs}")
+    assert frame.columns == ["i", "dir0"]
+    assert frame.filter("dir0 = 'a'").union(frame.filter("dir0 = 'b'")).count() == 2
+    assert frame.filter("dir0 = 'a'").union(frame).count() == 5
+    assert frame.filter("dir0 = 'a'").join(frame, "i", "right").count() == 4
+    selected = frame.select("dir0")
+    assert selected.columns == ["dir0"]
+    assert [selected.filter("dir0 = 'a'").count(), selected.count(), frame.filter("dir0 > 'b'").count()] == [1, 4, 2]
+    assert [frame.count(), selected.filter("upper(dir0) = 'A'").count(), frame.count()] == [4, 1, 4]
+
+
+@pytest.mark.parametrize("kind", ["data frame", "statement"])
+def test_view_gives_each_statement_its_rows(spark, dirs, kind):
+    if kind == "data frame":
+        spark.table(dirs).createOrReplaceTempView("v")
+    else:
+        spark.sql(f"create or replace temporary view v using lodge options (path '{dirs}')")
+    counts = [
+        spark.sql(f"select count(*) from v{where}").first()[0]
+        for where in ("", " where dir0 = 'a'", "", " where dir0 >= 'c'", " where upper(dir0) = 'B'")
+    ]
+    assert counts == [4, 1, 4, 2, 1]
+
+
+def test_loops_of_a_script_have_their_own_rows(spark, dirs):
+    text = (
+        "begin declare n int default 0; declare total bigint default 0; while n < 2 do "
+        f"set total = total + (select count(*) from {dirs} where dir0 = if(n = 0, 'a', dir0)); set n = n + 1; "
+        "end while; select total; end"
+    )
+    assert values(spark.sql(text)) == [(5,)]
+
+
+def test_persisted_data_frame_is_read_once(spark, lodge, tmp_path_factory):
+    folder = lodge.files / tmp_path_factory.mktemp("persisted").name
+    folder.mkdir()
+    (folder / "f.json").write_text('{"i": 1}\n{"i": 2}\n')
+    os.utime(folder / "f.json", (1_700_000_000, 1_700_000_000))
+    frame = spark.table(f"dfs.`{folder.name}`").persist()
+    assert frame.count() == 2
+    plan = frame.filter("i = 1")._explain_string()
+    assert "InMemoryTableScan" in plan
+    assert frame.filter("i = 1").count() == 1
+    frame.unpersist()
+
+
+def test_filters_still_exclude_files_of_single_uses(spark, lodge, tmp_path_factory):
+    folder = lodge.files / tmp_path_factory.mktemp("single").name
+    for name, content in (("a", '{"i": 1}\n'), ("b", "no JSON\n")):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "f.json").write_text(content)
+    declared = f"dfs.`{folder.name}` with (schema = 'i long, dir0 string')"
+    assert values(spark.sql(f"select i from {declared} where dir0 = 'a'")) == [(1,)]
+    assert values(spark.sql(f"select i, dir0 from {declared}").filter("dir0 = 'a'")) == [(1, "a")]
+    reader = spark.read.format("lodge").schema("i long, dir0 string")
+    assert values(reader.load(f"dfs.`{folder.name}`").filter("dir0 = 'a'").select("i")) == [(1,)]
+    spark.sql(f"create temporary table t as select i from {declared} where dir0 = 'a'")
+    assert values(spark.table("t")) == [(1,)]

@@ -1,6 +1,6 @@
-"""The programs of the test cluster, built by Go, or installed by npm.
+"""The programs of the test cluster, built by Go or a C compiler, or installed by npm or Maven.
 
-Each folder in ``programs/`` pins one program. It is a Go module or an npm package of its own, so each program has the
+Each folder in ``programs/`` pins one program. It is a module or package of its own, so each program has the
 dependencies that its authors chose. Built programs are stored in the user's cache directory, below a key of all
 inputs of the build. Changed pins lead to a new build, and two checkouts with the same pins share the programs.
 
@@ -18,6 +18,7 @@ import platform
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,15 +47,23 @@ class _Tool:
         command: The name of the program.
         name: Its name for people.
         versions: What to install.
+        others: The names of further programs that it needs.
     """
 
     command: str
     name: str
     versions: str
+    others: tuple[str, ...] = ()
+
+    def is_missing(self) -> bool:
+        return not all(map(shutil.which, (self.command, *self.others)))
 
 
 _GO = _Tool("go", "Go", "Go 1.26 or later")
 _NPM = _Tool("npm", "npm", "Node.js 20 or later with npm")
+_MAVEN = _Tool("mvn", "Maven", "Maven 3.8 or later")
+_C = _Tool("cargo", "Rust, a C compiler or a JDK", "cargo, cc, and a JDK of Java 17 or later", others=("cc", "javac"))
+_COPY_JARS = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
 
 class MissingToolError(ProgramError):
@@ -82,18 +91,15 @@ class _Source:
 
     Attributes:
         module: A folder of ``programs/``.
-        package: The package that its module builds. Empty for npm, which installs programs under their own names.
-        tags: The build tags.
+        package: The package that its module builds, for Go.
+        tags: The build tags, for Go.
+        tool: The tool that builds it.
     """
 
     module: str
     package: str = ""
     tags: str = ""
-
-    @property
-    def tool(self) -> _Tool:
-        """The tool that builds it."""
-        return _GO if self.package else _NPM
+    tool: _Tool = _GO
 
 
 _SOURCES = {
@@ -118,12 +124,14 @@ _SOURCES = {
     "kubeconform": _Source("kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform"),
     "syft": _Source("syft", "github.com/anchore/syft/cmd/syft"),
     "fake-gcs-server": _Source("fake-gcs-server", "github.com/fsouza/fake-gcs-server"),
-    "azurite-blob": _Source("azurite"),
+    "azurite-blob": _Source("azurite", tool=_NPM),
+    "hdfs-jars": _Source("hdfs", tool=_MAVEN),
+    "libhdfs.so": _Source("libhdfs", tool=_C),
 }
 
 PROGRAMS = tuple(_SOURCES)
-OPTIONAL_PROGRAMS = frozenset(name for name, source in _SOURCES.items() if source.tool is _NPM)
-"""Programs that only some tests need, and that developers without npm do not build."""
+OPTIONAL_PROGRAMS = frozenset(name for name, source in _SOURCES.items() if source.tool is not _GO)
+"""Programs that only some tests need. Developers without the tools to build them do not build them."""
 
 
 def cache_directory() -> Path:
@@ -151,14 +159,14 @@ def find_missing(names: Sequence[str]) -> Sequence[str]:
 def find_missing_tool(names: Sequence[str]) -> _Tool | None:
     """Return a tool that is not installed, and without which a program cannot be built."""
     tools = [_SOURCES[name].tool for name in names]
-    return next((tool for tool in tools if shutil.which(tool.command) is None), None)
+    return next((tool for tool in tools if tool.is_missing()), None)
 
 
 def build(names: Sequence[str], announce: Callable[[str], object]) -> None:
     """Build programs that are missing. Each takes minutes if Go's cache is empty.
 
     Raises:
-        MissingToolError: Go or npm is not installed.
+        MissingToolError: A tool is not installed.
         FailedBuildError: A tool failed to build a program.
     """
     absent = find_missing(names)
@@ -172,14 +180,14 @@ def build(names: Sequence[str], announce: Callable[[str], object]) -> None:
             if find_missing([name]):
                 announce(f"Building {name} in {target.parent}. This takes minutes, but happens only once ...")
                 half_built = target.with_name(f".{name}")
-                (_build if source.tool is _GO else _install)(name, source, half_built)
+                _BUILDERS[source.tool](name, source, half_built)
                 half_built.rename(target)
 
 
 def _build(name: str, source: _Source, target: Path) -> None:
     environment = {"CGO_ENABLED": "0", "GOWORK": "off"}
-    arguments: list[str | Path] = ["build", "-o", target, *_flags(source), source.package]
-    _run(name, source, arguments, MODULES / source.module, environment)
+    command: list[str | Path] = ["go", "build", "-o", target, *_flags(source), source.package]
+    _run(name, source, command, MODULES / source.module, environment)
 
 
 def _install(name: str, source: _Source, target: Path) -> None:
@@ -187,17 +195,40 @@ def _install(name: str, source: _Source, target: Path) -> None:
     directory = target.parent
     for file in (MODULES / source.module).iterdir():
         shutil.copy(file, directory)
-    _run(name, source, ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], directory)
+    _run(name, source, ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], directory)
     target.unlink(missing_ok=True)
     target.symlink_to(Path("node_modules", ".bin", name))
 
 
+def _fetch_jars(name: str, source: _Source, target: Path) -> None:
+    """Fetch the jars of a Maven project into a directory."""
+    shutil.rmtree(target, ignore_errors=True)
+    _run(name, source, ["mvn", "-q", "-B", _COPY_JARS, f"-DoutputDirectory={target}"], MODULES / source.module)
+
+
+def _compile(name: str, source: _Source, target: Path) -> None:
+    """Compile Hadoop's own source of libhdfs, which a Rust crate contains."""
+    java = Path(shutil.which("javac") or "javac").resolve().parents[1]
+    with tempfile.TemporaryDirectory(dir=target.parent) as vendored:
+        _run(name, source, ["cargo", "vendor", "--locked", "--quiet", vendored], MODULES / source.module)
+        common = Path(vendored, "hdfs-sys", "libhdfs")
+        code = common / "hdfs_3_3"
+        places = [common, code, code / "include", code / "os/posix", java / "include", java / "include/linux"]
+        files = [*code.glob("*.c"), *(code / "os/posix").glob("*.c")]
+        links = [f"-L{java / 'lib/server'}", "-ljvm", "-o", target]
+        flags = ["-shared", "-fPIC", "-O2", "-w", *(f"-I{place}" for place in places)]
+        _run(name, source, ["cc", *flags, *files, *links], Path(vendored))
+
+
+_BUILDERS = {_GO: _build, _NPM: _install, _MAVEN: _fetch_jars, _C: _compile}
+
+
 def _run(
-    name: str, source: _Source, arguments: Sequence[str | Path], directory: Path, environment: Mapping[str, str] = {}
+    name: str, source: _Source, command: Sequence[str | Path], directory: Path, environment: Mapping[str, str] = {}
 ) -> None:
-    tool = source.tool
+    program, *arguments = command
     result = subprocess.run(
-        [*DIES_WITH_PARENT, shutil.which(tool.command) or tool.command, *arguments],
+        [*DIES_WITH_PARENT, shutil.which(program) or program, *arguments],
         cwd=directory,
         env=os.environ | environment,
         stdout=subprocess.PIPE,
@@ -205,7 +236,7 @@ def _run(
         check=False,
     )
     if result.returncode != 0:
-        raise FailedBuildError(tool, name, result.stdout.decode(errors="replace"))
+        raise FailedBuildError(source.tool, name, result.stdout.decode(errors="replace"))
 
 
 def _candidate_paths(name: str) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""Pytest fixtures for the test cluster and S3 servers.
+"""Pytest fixtures for the test cluster and servers of storages.
 
 Tests that use them get the marker ``cluster``. A run never builds programs: `make cluster-programs` does. Tests whose
 programs are missing are skipped.
@@ -14,6 +14,7 @@ import pytest
 from tests.cluster.builds import MissingToolError, find_missing, find_missing_tool
 from tests.cluster.clouds import AzureServer, GcsServer
 from tests.cluster.cluster import PROGRAMS_OF_A_CLUSTER, Cluster
+from tests.cluster.hdfs import HdfsServer, client_environment
 from tests.cluster.machines.machines import PROGRAMS_OF_MACHINES, install_tools
 from tests.cluster.nodes import Node
 from tests.cluster.s3 import S3Server
@@ -25,6 +26,7 @@ PROGRAMS_OF_FIXTURES: Mapping[str, Sequence[str]] = {
     "chart_programs": ("helm", "kubeconform", "promtool"),
     "s3_programs": ("versitygw", "gofakes3"),
     "cloud_programs": ("fake-gcs-server", "azurite-blob"),
+    "hdfs_programs": ("hdfs-jars", "libhdfs.so"),
 }
 
 
@@ -58,6 +60,21 @@ def s3_programs() -> None:
 def cloud_programs() -> None:
     """Require the programs of a `GcsServer` and an `AzureServer`."""
     _require("cloud_programs")
+
+
+@pytest.fixture(scope="session")
+def hdfs_programs() -> None:
+    """Require the programs of an `HdfsServer`."""
+    _require("hdfs_programs")
+
+
+@pytest.fixture(scope="module")
+def hdfs_client(hdfs_programs: None) -> Iterator[None]:
+    """Give this process, and the processes that a test starts, a client of HDFS."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in client_environment().items():
+            patch.setenv(name, value)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -113,6 +130,13 @@ def gcs_server(cloud_programs: None) -> Iterator[GcsServer]:
 def azure_server(cloud_programs: None) -> Iterator[AzureServer]:
     """The server with the interface of Azure that all tests share."""
     with AzureServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs_server(hdfs_programs: None) -> Iterator[HdfsServer]:
+    """The HDFS that all tests share."""
+    with HdfsServer() as server:
         yield server
 
 

@@ -74,6 +74,17 @@ def test_provided_program_needs_no_go(go, tmp_path, monkeypatch):
         builds.build(["etcd", "kwok"], announce=str)
 
 
+@pytest.mark.usefixtures("go")
+def test_program_needs_all_tools(tmp_path):
+    for command in ("cargo", "cc"):
+        (tmp_path / command).symlink_to("/bin/true")
+    assert builds.find_missing_tool(["libhdfs.so"]) is not None
+    with pytest.raises(builds.MissingToolError, match=r"Rust, a C compiler or a JDK is missing, so libhdfs\.so cannot"):
+        builds.build(["libhdfs.so"], announce=str)
+    (tmp_path / "javac").symlink_to("/bin/true")
+    assert builds.find_missing_tool(["libhdfs.so"]) is None
+
+
 def pytest_without_go(tmp_path, **environment: str) -> tuple[int, list[str]]:
     """Run two tests, one of which needs a cluster.
 

@@ -16,6 +16,9 @@ Not guaranteed: if a file is replaced twice within a second, and its size stays 
 Requests to S3: a listing needs one for 1,000 files. A file of up to ``_WHOLE_BYTES`` needs three: two to look at it
 (``HeadObject``), and one to read it. A larger file needs three to look at it, and one for each range.
 
+The client of HDFS is a Java virtual machine inside this process. It logs to the standard output and error of the
+process, with addresses.
+
 Sources: [pyarrow-fs], [s3-api].
 """
 
@@ -57,6 +60,9 @@ _RETRY_TIME = timedelta(seconds=15)
 _SETTLED_SECONDS = 2.0
 _WHOLE_BYTES = 8 * 1024 * 1024
 _BUFFER_BYTES = 1024 * 1024
+
+_HDFS_REQUEST_SECONDS = 8.0
+"""A path that does not answer needs three requests, and planning waits 30 seconds for a listing."""
 
 _BROKEN = "the storage does not answer, or the connection broke; run the statement again"
 _NO_BUCKET = "the bucket of the workspace does not exist; correct the URI of the workspace"
@@ -317,8 +323,27 @@ def _connect(root: str) -> fs.FileSystem:
         case "abfss":
             return _connect_to_azure(str(address.hostname), options)
         case "hdfs":
-            return fs.HadoopFileSystem(str(address.hostname), address.port or 0)
+            return _connect_to_hdfs(str(address.hostname), address.port or 0)
     raise ScanOptionError("root", f"has the unknown scheme {address.scheme!r}")
+
+
+def _connect_to_hdfs(host: str, port: int) -> fs.FileSystem:
+    """Return the file system of a NameNode, or of a name service in the settings of Hadoop.
+
+    With its own limits, Hadoop waits minutes for a server that does not answer. Without ``-Xrs``, its Java virtual
+    machine replaces the handlers of this process for SIGTERM and SIGHUP, and ends the process.
+    """
+    options = os.environ.get("LIBHDFS_OPTS", "")
+    if "-Xrs" not in options.split():
+        os.environ["LIBHDFS_OPTS"] = f"{options} -Xrs".lstrip()
+    connect, request = str(int(_CONNECT_SECONDS * 1000)), str(int(_HDFS_REQUEST_SECONDS * 1000))
+    limits = {
+        "ipc.client.connect.timeout": connect,
+        "ipc.client.connect.max.retries.on.timeouts": "0",
+        "ipc.client.rpc-timeout.ms": request,
+        "dfs.client.socket-timeout": request,
+    }
+    return fs.HadoopFileSystem(host, port, extra_conf=limits)
 
 
 def _connect_to_azure(host: str, options: dict[str, Any]) -> fs.FileSystem:

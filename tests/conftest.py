@@ -54,6 +54,7 @@ SLOW_SECONDS = {
     "tests/gateway/objects": 110,
     "tests/reaper/kubernetes": 100,
     "tests/workspace/kubernetes": 100,
+    "tests/engine": 100,
     "tests/lodge": 90,
     "tests/hostile": 80,
 }

@@ -4,10 +4,10 @@ Guarantees:
 
 1. A scan lists and reads only files below the prefix of the workspace. A path in a statement names a file by its exact
    name: ``..``, empty names and NUL are refused, and nothing is decoded.
-2. A directory always results in the same files in the same order. Names that start with ``.`` or ``_`` are ignored, as
-   in Spark.
+2. A directory always results in the same files in the same order. Names that start with ``.`` or ``_`` are ignored, and
+   so are files that are being copied to HDFS, as in Spark.
 3. :func:`open_file` returns the contents of the file that was listed. The size and the time of the last modification
-   are checked after the last read, and for large files also before the first one. Object stores report this time in
+   are checked after the last read, and for large files also before the first one. Storages report this time in
    seconds. Therefore a file is settled only if it was modified more than ``_SETTLED_SECONDS`` before it was listed.
 4. An error names the workspace and the file. It contains no address, and no text of the server.
 
@@ -22,12 +22,13 @@ process, with addresses.
 Sources: [pyarrow-fs], [s3-api].
 """
 
+import errno
 import io
 import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache
 from operator import attrgetter
@@ -61,6 +62,8 @@ _SETTLED_SECONDS = 2.0
 _WHOLE_BYTES = 8 * 1024 * 1024
 _BUFFER_BYTES = 1024 * 1024
 
+_COPYING = "._COPYING_"
+"""The end of the name of a file that `hdfs dfs -put` has not finished."""
 _HDFS_REQUEST_SECONDS = 8.0
 """A path that does not answer needs three requests, and planning waits 30 seconds for a listing."""
 
@@ -77,11 +80,13 @@ _REASONS = (
         "SLOW_DOWN|SlowDown|THROTTLING|TooManyRequests|503|429",
         "the storage refuses requests, because there are too many",
     ),
+    ("libhdfs|libjvm|JNI|HADOOP", "the process has no HDFS client; install Hadoop with libhdfs"),
+    ("Permission denied", "the user of the process may not read it; change its permissions or the user"),
+    ("HDFS", "HDFS does not answer, or refuses the process; the log of the process contains the cause"),
     (
         "NETWORK|curlCode|CURL|TIMEOUT|[Tt]ime(?:d )?out|[Cc]onnect|INTERNAL|UNAVAILABLE|50[024]",
         _BROKEN,
     ),
-    ("hdfs|jvm|JNI|HADOOP", "the process has no HDFS client; install Hadoop with libhdfs"),
 )
 _NAMES = re.compile(r"'.*?'(?=[ :.,]|$)")
 """The names of files and buckets in a message, which must not decide what its cause is."""
@@ -103,9 +108,10 @@ def list_files(source: ScanSource) -> Sequence[ListedFile]:
     if info.type == fs.FileType.Directory:
         return store.files_below(path)
     if is_pattern(source.path):
-        below = store.files_below(fixed_directory(source.path))
-        if found := [file for file in below if matches(source.path, file.path)]:
-            return found
+        with suppress(PathNotFoundError):
+            below = store.files_below(fixed_directory(source.path))
+            if found := [file for file in below if matches(source.path, file.path)]:
+                return found
     store.require_bucket(str(path))
     raise PathNotFoundError(source.workspace, str(path))
 
@@ -137,7 +143,8 @@ class _Store:
         self._source = source
         self.workspace = source.workspace
         root = urlsplit(source.root)
-        place = "" if root.scheme == "hdfs" else root.netloc.partition("@")[0]
+        self.is_hdfs = root.scheme == "hdfs"
+        place = "" if self.is_hdfs else root.netloc.partition("@")[0]
         self._base = [place, *filter(None, unquote(root.path).split("/"))]
         with self.errors(source.path):
             self.file_system = _connect(source.root)
@@ -153,12 +160,19 @@ class _Store:
             raise PathRefusedError(
                 self.workspace, path, "the path must be relative to the workspace, without '..', '//' or NUL"
             )
-        return "/".join((*self._base, *names))
+        return "/".join((*self._base, *names)) or "/"
 
     def info(self, path: str) -> fs.FileInfo:
         """Return what the storage knows about a file or directory."""
+        key = self.key(path)
         with self.errors(path):
-            return self.file_system.get_file_info(self.key(path))
+            info = self.file_system.get_file_info(key)
+            if self.is_hdfs and info.type == fs.FileType.NotFound:
+                # Arrow reports every failure of this request as a missing file. A listing reports the cause.
+                with suppress(FileNotFoundError):
+                    self.file_system.get_file_info(fs.FileSelector(key))
+                    return self.file_system.get_file_info(key)
+            return info
 
     def require_bucket(self, path: str) -> None:
         """Check that the bucket of the workspace exists.
@@ -192,17 +206,20 @@ class _Store:
     def files_below(self, directory: PurePosixPath) -> Sequence[ListedFile]:
         """Return the files below a directory, sorted by path."""
         key = self.key(str(directory))
+        prefix = f"{key.rstrip('/')}/"
+        # With allow_not_found, Arrow skips directories that HDFS fails to list.
+        selector = fs.FileSelector(key, allow_not_found=not self.is_hdfs, recursive=True)
         with self.errors(str(directory)):
-            infos = self.file_system.get_file_info(fs.FileSelector(key, allow_not_found=True, recursive=True))
+            infos = self.file_system.get_file_info(selector)
         found = []
         for info in infos:
-            names = info.path.removeprefix(f"{key}/").split("/")
+            names = info.path.removeprefix(prefix).split("/")
             path = "/".join((*directory.parts, *names))
             if info.type != fs.FileType.File:
                 continue
-            if not info.path.startswith(f"{key}/") or not {"", ".", ".."}.isdisjoint(names):
+            if not info.path.startswith(prefix) or not {"", ".", ".."}.isdisjoint(names):
                 raise UnreadableFileError(self.workspace, path, "its name is not that of a file; rename the object")
-            if not any(name.startswith((".", "_")) for name in names):
+            if not path.endswith(_COPYING) and not any(name.startswith((".", "_")) for name in names):
                 found.append(_listed(path, info))
         require_few_files(self._source, len(found))
         return sorted(found, key=attrgetter("path"))
@@ -217,7 +234,9 @@ class _Store:
 
     def error(self, path: str, error: Exception) -> FileError:
         """Return the error of the engine for an error of Arrow."""
-        if isinstance(error, FileNotFoundError):
+        # HDFS refuses names with a colon.
+        is_no_name = self.is_hdfs and isinstance(error, OSError) and error.errno == errno.EINVAL
+        if is_no_name or isinstance(error, FileNotFoundError):
             return PathNotFoundError(self.workspace, path)
         text = _NAMES.sub("", str(error))
         reasons = (reason for pattern, reason in _REASONS if re.search(pattern, text))
@@ -277,6 +296,8 @@ class _RemoteFile(io.RawIOBase):
                 data = self._opened.read_at(count, self._position)
                 break
             except OSError as error:
+                if self._store.is_hdfs:  # which removes the blocks of a replaced file
+                    self._store.check(self._file)
                 if _TOO_LONG not in str(error):
                     raise self._store.error(self._file.path, error) from None
                 time.sleep(pause_seconds)

@@ -1,0 +1,213 @@
+"""Scans of files in HDFS, where it differs from object stores. Numbers in comments are the guarantees of
+``engine.storage.remote``.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from threading import Timer
+
+import pytest
+
+from engine.errors import FileChangedError, PathNotFoundError, UnreadableFileError
+from engine.file_scan import FileScan
+from engine.scan_source import ScanSource
+from engine.storage.files import list_files, open_file
+from engine.storage.remote import _connect
+from tests.cluster.hdfs import HdfsServer
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("hdfs_client")]
+
+REPOSITORY = Path(__file__).parents[2]
+LARGE = b'{"a": 1}\n' * 1_000_000
+DENIED = "the user of the process may not read it"
+DOWN = "HDFS does not answer"
+WITHOUT_A_CLIENT = """
+from engine.scan_source import ScanSource
+from engine.storage.files import list_files
+list_files(ScanSource("lake", "hdfs://127.0.0.1:1/data", "d"))
+"""
+
+
+class Lake:
+    """A workspace in HDFS."""
+
+    def __init__(self, server):
+        self.server = server
+        self.directory = server.directory()
+        self._storage = server.filesystem()
+
+    def put(self, path, content=b'{"a": 1}\n', umask=None):
+        storage = self.server.filesystem(umask) if umask else self._storage
+        with storage.open_output_stream(f"{self.directory}/{path}") as stream:
+            stream.write(content)
+
+    def source(self, path):
+        return ScanSource("lake", self.server.uri(self.directory), path)
+
+
+@pytest.fixture
+def lake(hdfs_server):
+    return Lake(hdfs_server)
+
+
+@pytest.fixture
+def failing_server(hdfs_client, monkeypatch):
+    """A server that the test stops. Requests to it have less time."""
+    monkeypatch.setattr("engine.storage.remote._HDFS_REQUEST_SECONDS", 1.0)
+    with HdfsServer() as server:
+        yield server
+
+
+def read(source):
+    scan = FileScan.from_options(source.to_options(reader={}))
+    schema = scan.discover()
+    batches = [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=False)]
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def paths(source):
+    return [file.path for file in list_files(source)]
+
+
+def require_clear_errors(lake, listed, match):
+    """Check that neither a listing nor an opening of any kind reports that files are missing."""
+    for path in ("d", "d/a.json", "d/*.json", "*/*.json", "nothing", "."):
+        with pytest.raises(UnreadableFileError, match=match) as raised:
+            list_files(lake.source(path))
+        assert "127.0.0.1" not in str(raised.value)
+        assert str(lake.server.port) not in str(raised.value)
+    with pytest.raises(UnreadableFileError, match=match):
+        open_file(lake.source("d/a.json"), listed)
+
+
+def test_partitions_in_nested_directories_are_columns(lake):
+    for year, month in ((2025, 1), (2026, 2)):
+        lake.put(f"d/year={year}/month={month}/a.json")
+    rows = read(lake.source("d"))
+    assert [(row["a"], row["year"], row["month"]) for row in rows] == [(1, 2025, 1), (1, 2026, 2)]
+
+
+def test_workspace_can_be_the_root(lake):  # 1
+    lake.put("d/a.json")
+    for root in (lake.server.uri(""), lake.server.uri("/")):
+        name = lake.directory.removeprefix("/")
+        assert paths(ScanSource("lake", root, name)) == [f"{name}/d/a.json"]
+        assert f"{name}/d/a.json" in paths(ScanSource("lake", root, "."))
+
+
+def test_unfinished_copies_are_ignored(lake):  # 2
+    lake.put("d/a.json")
+    lake.put("d/b.json._COPYING_")
+    assert paths(lake.source("d")) == ["d/a.json"]
+
+
+@pytest.mark.parametrize("path", ["nothing", "d/nothing.json", "d/no*.json", "nothing/*.json", "d/a:b", "hdfs:x"])
+def test_missing_path_is_reported_as_missing(lake, path):
+    lake.put("d/a.json")
+    with pytest.raises(PathNotFoundError):
+        list_files(lake.source(path))
+
+
+def test_empty_directory_has_no_files(lake):
+    lake.server.filesystem().create_dir(f"{lake.directory}/d/empty")
+    assert paths(lake.source("d")) == []
+
+
+@pytest.mark.parametrize("path", ["d", "d/private", "d/private/below", "d/private/below/a.json", "d/*/*/*.json", "."])
+def test_directory_without_rights_is_an_error_and_not_left_out(lake, path):  # 4
+    lake.put("d/a.json")
+    lake.server.filesystem(umask="077").create_dir(f"{lake.directory}/d/private")
+    lake.put("d/private/below/a.json")
+    with pytest.raises(UnreadableFileError, match=DENIED):
+        list_files(lake.source(path))
+    assert paths(lake.source("d/a.json")) == ["d/a.json"]
+
+
+def test_file_without_rights_is_an_error(lake):  # 4
+    lake.put("d/a.json")
+    lake.put("d/a.json", umask="077")
+    (listed,) = list_files(lake.source("d"))
+    with pytest.raises(UnreadableFileError, match=rf"'d/a\.json' in workspace 'lake' cannot be read: {DENIED}"):
+        open_file(lake.source("d"), listed)
+
+
+def test_file_that_is_replaced_while_it_is_read_is_an_error(lake):  # 3
+    lake.put("a.json", LARGE)
+    (listed,) = list_files(lake.source("a.json"))
+    file = open_file(lake.source("a.json"), listed)
+    assert file.read(9) == LARGE[:9]
+    time.sleep(1.1)  # the resolution of modification times
+    lake.put("a.json", LARGE)
+    with pytest.raises(FileChangedError):
+        while True:  # until the server has removed the blocks of the old file
+            file.seek(5_000_000)
+            file.read(9)
+            file.seek(0)
+            file.read(9)
+    with pytest.raises(FileChangedError):
+        file.close()
+
+
+def test_server_that_is_down_is_a_clear_error(failing_server):  # 4
+    lake = Lake(failing_server)
+    lake.put("d/a.json")
+    (listed,) = list_files(lake.source("d"))
+    failing_server.process.kill()
+    begin = time.monotonic()
+    require_clear_errors(lake, listed, DOWN)
+    assert time.monotonic() - begin < 30
+
+
+def test_server_that_dies_during_a_listing_never_leaves_out_files(failing_server):  # 2
+    lake = Lake(failing_server)
+    for number in range(80):
+        lake.put(f"d/{number}/a.json")
+    begin = time.monotonic()
+    assert len(list_files(lake.source("d"))) == 80
+    killing = Timer((time.monotonic() - begin) / 2, failing_server.process.kill)
+    killing.start()
+    with pytest.raises(UnreadableFileError, match=DOWN):
+        while True:
+            assert len(list_files(lake.source("d"))) == 80
+    killing.join()
+
+
+def test_server_that_does_not_answer_is_a_clear_error_and_no_hang(failing_server):  # 4
+    lake = Lake(failing_server)
+    lake.put("d/a.json")
+    (listed,) = list_files(lake.source("d"))
+    with failing_server.process.paused():
+        begin = time.monotonic()
+        require_clear_errors(lake, listed, DOWN)
+        assert time.monotonic() - begin < 60
+    assert paths(lake.source("d")) == ["d/a.json"]
+
+
+def test_unknown_host_is_a_clear_error():  # 4
+    with pytest.raises(UnreadableFileError, match=DOWN) as raised:
+        list_files(ScanSource("lake", "hdfs://no-such-host.invalid:8020/data", "d"))
+    assert "no-such-host" not in str(raised.value)
+
+
+def test_process_without_a_client_is_named(tmp_path):  # 4
+    variables = {name: value for name, value in os.environ.items() if name not in {"CLASSPATH", "HADOOP_HOME"}}
+    variables |= {"ARROW_LIBHDFS_DIR": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
+    result = subprocess.run(
+        [sys.executable, "-c", WITHOUT_A_CLIENT],
+        env=variables,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "'d' in workspace 'lake' cannot be read: the process has no HDFS client" in result.stderr
+
+
+@pytest.mark.parametrize(("before", "after"), [("", "-Xrs"), ("-Xmx1g", "-Xmx1g -Xrs"), ("-Xrs -Xmx1g", "-Xrs -Xmx1g")])
+def test_client_leaves_signals_to_the_process(hdfs_server, monkeypatch, before, after):
+    monkeypatch.setenv("LIBHDFS_OPTS", before)
+    _connect.__wrapped__(hdfs_server.uri("/"))
+    assert os.environ["LIBHDFS_OPTS"] == after

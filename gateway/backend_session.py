@@ -432,7 +432,7 @@ class BackendSession:
             interrupt_type=base_pb2.InterruptRequest.INTERRUPT_TYPE_OPERATION_ID,
             operation_id=operation_id,
         )
-        with contextlib.suppress(GatewayError):
+        with contextlib.suppress(GatewayError, aio.UsageError):  # the gateway may have closed the connection
             await self._call("Interrupt", request, timeout_seconds=_CLEANUP_SECONDS)
 
     async def release(self, operation_id: str) -> None:
@@ -442,7 +442,7 @@ class BackendSession:
         """
         request = self._build(base_pb2.ReleaseExecuteRequest, operation_id=operation_id)
         request.release_all.SetInParent()
-        with contextlib.suppress(GatewayError):
+        with contextlib.suppress(GatewayError, aio.UsageError):
             await self._call("ReleaseExecute", request, timeout_seconds=_CLEANUP_SECONDS)
 
     async def _call(self, method: str, request: Message, *, timeout_seconds: float | None = None) -> bytes:

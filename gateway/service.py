@@ -330,7 +330,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 return await self._resolution.resolve_execution(request, decoded, lambda: self._names(call))
             except UnreadablePlanError as error:
                 data = await self._resolution.resolve_deep_plan(
-                    request.data, base_pb2.ExecutePlanRequest, error, lambda: self._names(call)
+                    call.key, request.data, base_pb2.ExecutePlanRequest, error, lambda: self._names(call)
                 )
                 return request.with_data(data)
 
@@ -350,10 +350,10 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     async def _analyze_plan(self, call: "_Call") -> bytes:
         data = call.request.data
         try:
-            resolved = await self._resolution.resolve_analysis(data, lambda: self._names(call))
+            resolved = await self._resolution.resolve_analysis(call.key, data, lambda: self._names(call))
         except UnreadablePlanError as error:
             data = await self._resolution.resolve_deep_plan(
-                data, base_pb2.AnalyzePlanRequest, error, lambda: self._names(call)
+                call.key, data, base_pb2.AnalyzePlanRequest, error, lambda: self._names(call)
             )
             resolved = ResolvedAnalysis(data)
         answer = await forward_unary(call.backend, call.method, resolved.data, call.context)

@@ -31,7 +31,7 @@ from gateway.names.scan_relations import find_scans
 from gateway.names.word_search import WordSearch
 from gateway.plan_decoding import DecodedAnalysis, DecodedPlan, PlanDecoder, UnreadablePlanError
 from gateway.request_pools import RequestPools
-from gateway.requests import Request
+from gateway.requests import Request, SessionKey
 from gateway.scans.plannings import Plannings
 from gateway.scans.scan_summary import ScanSummary
 from gateway.sql.name_syntax import parse_name
@@ -109,10 +109,11 @@ class RequestResolver:
         encoded = await self._plans.encode(decoded)
         return await self._pools.decode(len(request.data), request.with_plan, encoded)
 
-    async def resolve_analysis(self, request: bytes, get_resolver: GetResolver) -> "ResolvedAnalysis":
+    async def resolve_analysis(self, key: SessionKey, request: bytes, get_resolver: GetResolver) -> "ResolvedAnalysis":
         """Resolve the names in an ``AnalyzePlan`` request.
 
         Args:
+            key: The session of the request.
             request: The encoded request.
             get_resolver: A function that returns the resolver of the session.
 
@@ -132,17 +133,23 @@ class RequestResolver:
                 return ResolvedAnalysis(request)
             scans: list[ScanSummary] = []
             for plan, compressed in analysis.compressed:
-                scans += await resolver.plan_scans(compressed.plan)
+                scans += await self._plan_scans(key, resolver, compressed.plan)
                 plan.CopyFrom(compressed.to_plan())
-            scans += await resolver.plan_scans(message)
+            scans += await self._plan_scans(key, resolver, message)
             return ResolvedAnalysis(await self._pools.decode(len(request), message.SerializeToString), scans)
 
     async def resolve_deep_plan(
-        self, request: bytes, kind: type[Message], error: UnreadablePlanError, get_resolver: GetResolver
+        self,
+        key: SessionKey,
+        request: bytes,
+        kind: type[Message],
+        error: UnreadablePlanError,
+        get_resolver: GetResolver,
     ) -> bytes:
         """Resolve the names in a request whose plan is too deep to decode.
 
         Args:
+            key: The session of the request.
             request: The encoded request.
             kind: The type of the request.
             error: The error that was raised when the request was decoded.
@@ -168,11 +175,17 @@ class RequestResolver:
             if not await self._workspaces.reads.run_or_abandon(_resolve_parts, plan, resolver):
                 return request
             for part in plan.parts:
-                await resolver.plan_scans(part)
+                await self._plan_scans(key, resolver, part)
             return await self._pools.decode(len(request), plan.encode)
         except UnreadablePlanError:
             await self._refuse_unreadable(error, get_resolver)
             return request
+
+    async def _plan_scans(self, key: SessionKey, resolver: PlanResolver, message: Message) -> Sequence[ScanSummary]:
+        """Plan the scans of a request without an operation, until the gateway stops or the client interrupts all."""
+        if not find_scans(message):
+            return await resolver.plan_scans(message)
+        return await self._plannings.run(key, base_pb2.ExecutePlanRequest(), resolver.plan_scans(message))
 
     async def _refuse_unreadable(self, error: UnreadablePlanError, get_resolver: GetResolver) -> None:
         """Raise a GatewayError if a plan that cannot be decoded must be rejected."""

@@ -215,7 +215,7 @@ def _compile(name: str, source: _Source, target: Path) -> None:
         code = common / "hdfs_3_3"
         places = [common, code, code / "include", code / "os/posix", java / "include", java / "include/linux"]
         files = [*code.glob("*.c"), *(code / "os/posix").glob("*.c")]
-        links = [f"-L{java / 'lib/server'}", "-ljvm", "-o", target]
+        links = [f"-L{java / 'lib/server'}", "-ljvm", "-o", str(target)]
         flags = ["-shared", "-fPIC", "-O2", "-w", *(f"-I{place}" for place in places)]
         _run(name, source, ["cc", *flags, *files, *links], Path(vendored))
 

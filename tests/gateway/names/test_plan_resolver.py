@@ -1,5 +1,6 @@
 """Names in plans: where they are found, and which bytes stay the same."""
 
+import asyncio
 import uuid
 
 import pytest
@@ -8,7 +9,7 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
 from gateway.audit import Audit
 from gateway.current_workspaces import CurrentWorkspaces
-from gateway.drain import Drain
+from gateway.drain import Drain, GatewayStoppingError
 from gateway.errors import GatewayError
 from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_embed_statement
 from gateway.names.path_checks import PathChecks
@@ -17,7 +18,7 @@ from gateway.names.request_resolver import RequestResolver
 from gateway.names.word_search import WordSearch
 from gateway.plan_decoding import PlanDecoder
 from gateway.request_pools import RequestPools
-from gateway.requests import read_request
+from gateway.requests import SessionKey, read_request
 from gateway.scans.plannings import Plannings
 from gateway.session_settings import SessionSettings
 from gateway.storage import make_workspace_reads
@@ -26,6 +27,7 @@ from workspace.records import TableState, TemporaryTable
 from workspace.workspaces import Workspaces
 
 Operation = base_pb2.Plan.CompressedOperation
+KEY = SessionKey("ada", "s")
 
 
 @pytest.fixture
@@ -92,6 +94,31 @@ async def test_compressed_plan_is_compressed_again(resolve, kind):
     assert changed == original.decode_without_plan() == replaced.decode_without_plan()
 
 
+async def test_analysis_in_a_long_discovery_is_handed_over(workspaces):
+    """The client then sends it again, to another gateway."""
+    (workspaces.by_name["dfs"].root / "a.json").write_text("{}")
+    began = asyncio.Event()
+
+    class Discovering(PlanResolver):
+        async def plan_scans(self, message):
+            began.set()
+            await asyncio.Event().wait()
+
+    async def get_resolver():
+        return Discovering(workspaces, [], SessionSettings())
+
+    drain, pools = Drain(), RequestPools()
+    current = CurrentWorkspaces(workspaces, make_workspace_reads())
+    resolution = RequestResolver(current, PathChecks(current, Audit(), pools), pools, Plannings(drain))
+    asked = base_pb2.AnalyzePlanRequest(session_id="s")
+    asked.schema.plan.root.read.named_table.unparsed_identifier = "dfs.`a.json`"
+    analysis = asyncio.create_task(resolution.resolve_analysis(KEY, asked.SerializeToString(), get_resolver))
+    await asyncio.wait_for(began.wait(), 30)
+    drain.hand_over()
+    with pytest.raises(GatewayStoppingError):
+        await asyncio.wait_for(analysis, 30)
+
+
 async def test_compressed_plans_of_an_analysis_are_resolved(workspaces):
     plan = compress(root("select * from dfs.tmp.t").root, Operation.OP_TYPE_RELATION)
     untouched = compress(root("select 1").root, Operation.OP_TYPE_RELATION)
@@ -107,7 +134,7 @@ async def test_compressed_plans_of_an_analysis_are_resolved(workspaces):
 
     current, pools = CurrentWorkspaces(workspaces, make_workspace_reads()), RequestPools()
     resolution = RequestResolver(current, PathChecks(current, Audit(), pools), pools, Plannings(Drain()))
-    asked.ParseFromString((await resolution.resolve_analysis(asked.SerializeToString(), get_resolver)).data)
+    asked.ParseFromString((await resolution.resolve_analysis(KEY, asked.SerializeToString(), get_resolver)).data)
     assert asked.same_semantics.other_plan == untouched
     data = zstandard.decompress(asked.same_semantics.target_plan.compressed_operation.data)
     assert relations_pb2.Relation.FromString(data).sql.query == "select * from system.session.`t`"

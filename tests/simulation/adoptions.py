@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gateway.sessions.adopter import Adopter, _Listing
-from gateway.sessions.adoption import Adoption, is_adoptable, rank
+from gateway.sessions.adoption import MOST_ADOPTERS, Adoption, is_adoptable, rank
 from tests.simulation.api_server import ApiServer
 from tests.simulation.gateways import GatewayProcess
 from tests.simulation.invariants import InvariantChecker
@@ -69,10 +69,11 @@ class AdoptionChecker:
         now = gateway.process.monotonic()
         return now - self._first_lists.setdefault((gateway.replica, lost), now)
 
-    def check_choice(self, gateway: GatewayProcess, chosen: Sequence[StoredRecord]) -> None:
-        """Check which sessions a gateway is about to adopt while no other gateway can be silent."""
+    def check_choice(self, gateway: GatewayProcess, lost: ReplicaId, chosen: Sequence[StoredRecord]) -> None:
+        """Check which sessions of a lost gateway another is about to adopt while no gateway can be silent."""
+        adopters = rank(lost, gateway.peers.living)[:MOST_ADOPTERS]
         for stored in chosen:
-            best = rank(stored.record.name, gateway.peers.living)[0]
+            best = rank(stored.record.name, adopters)[0]
             if best != gateway.replica:
                 text = f"{gateway.process} adopts {stored.record.session_uuid} before {best} was silent"
                 self._checker.report_violation(13, text)
@@ -106,5 +107,5 @@ class CheckedAdopter(Adopter):
         waited_seconds = self._checker.on_list(self._gateway, lost)
         listing = super()._list(lost, adoption)
         if living == self._peers.living and waited_seconds < self._patience_seconds:
-            self._checker.check_choice(self._gateway, listing.chosen)
+            self._checker.check_choice(self._gateway, lost, listing.chosen)
         return listing

@@ -170,6 +170,16 @@ def test_type_can_become_another_if_that_is_the_common_type(offered, promised):
         assert can_become(offered, promised) == is_common
 
 
+@pytest.mark.parametrize("wrap", [lambda one: one, pa.list_, lambda one: struct(a=one)])
+def test_time_zone_can_become_any_other(wrap):
+    other = pa.timestamp("us", "America/New_York")
+    assert can_become(wrap(ZONED), wrap(other))
+    assert can_become(wrap(pa.timestamp("ms", "UTC")), wrap(other))
+    assert not can_become(wrap(pa.timestamp("ns", "UTC")), wrap(other))
+    assert not can_become(wrap(LOCAL), wrap(other))
+    assert not can_become(wrap(ZONED), wrap(LOCAL))
+
+
 @given(ALIKE, ALIKE)
 def test_type_that_widens_can_be_declared(offered, declared):
     if can_become(offered, declared):

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+from contextlib import suppress
 from functools import partial
 
 import pyarrow as pa
@@ -140,6 +141,17 @@ def test_corrupt_footer_is_rejected(workspace):
     ):
         workspace.write("a.parquet", damaged)
         assert isinstance(refused(workspace, "a.parquet"), FormatError)
+
+
+def test_corrupt_footer_does_not_terminate_the_process(workspace):
+    """pyarrow terminates the process if it is asked for the compression of a column in some of these files."""
+    data = BINARY["a.parquet"]
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    for position in range(start, min(start + 400, len(data) - 8)):
+        for changed in (b"\x00", b"\xff", bytes([data[position] ^ 1])):
+            workspace.write("a.parquet", data[:position] + changed + data[position + 1 :])
+            with suppress(EngineError):
+                FileScan.from_options(workspace.scan("a.parquet").to_options()).discover()
 
 
 @pytest.mark.parametrize("path", COMPRESSED)

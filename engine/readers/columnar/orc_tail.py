@@ -85,14 +85,14 @@ def read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield the fields of a Protocol Buffers message with their numbers [protobuf-encoding]."""
     position = 0
     while position < len(message):
-        tag, position = _varint(message, position)
+        tag, position = read_varint(message, position)
         kind = tag & 7
         if kind == _VARINT:
-            number, position = _varint(message, position)
+            number, position = read_varint(message, position)
             yield tag >> 3, number
             continue
         if kind == _BYTES:
-            length, position = _varint(message, position)
+            length, position = read_varint(message, position)
         else:
             length = 8 if kind == _FIXED_64 else 4
         yield tag >> 3, message[position : position + length]
@@ -102,11 +102,11 @@ def read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 def _varints(packed: bytes) -> Iterator[int]:
     position = 0
     while position < len(packed):
-        number, position = _varint(packed, position)
+        number, position = read_varint(packed, position)
         yield number
 
 
-def _varint(message: bytes, position: int) -> tuple[int, int]:
+def read_varint(message: bytes, position: int) -> tuple[int, int]:
     """Return the varint that begins at a position, and the position after the varint."""
     number = shift = 0
     while True:

@@ -18,6 +18,8 @@ from engine.suffixes import SUFFIXES
 _WHOLE_BYTES = 256 * 1024
 _READ_AHEAD_BYTES = 64 * 1024 * 1024
 _BUFFER_BYTES = 1024 * 1024
+_END_BYTES = 8
+"""The size of what follows the footer: its length and four letters."""
 
 
 class ParquetFile:
@@ -47,9 +49,15 @@ class ParquetFile:
         )
 
     @property
-    def footer(self) -> Any:
-        """The footer, a ``pyarrow.parquet.FileMetaData``."""
+    def metadata(self) -> Any:
+        """The decoded footer, a ``pyarrow.parquet.FileMetaData``."""
         return self._metadata
+
+    def footer(self) -> bytes:
+        """Read the footer as it is in the file."""
+        size = self._metadata.serialized_size
+        self._source.seek(max(self._file_bytes - _END_BYTES - size, 0))
+        return bytes(self._source.read(size))
 
     @property
     def unit_count(self) -> int:
@@ -86,4 +94,4 @@ class ParquetFormat(ColumnarFormat):
     columnar_file = ParquetFile
 
     def _schema(self, columns: ParquetFile) -> TupleSchema:
-        return mark_columns(super()._schema(columns), columns.footer)
+        return mark_columns(super()._schema(columns), columns.metadata, columns.footer())

@@ -10,6 +10,7 @@ from pyarrow import parquet
 
 from engine.readers.columnar.columnar_file import BATCH_ROWS
 from engine.readers.columnar.format import ColumnarFormat
+from engine.readers.columnar.parquet_instants import to_schema, with_time_zones
 from engine.readers.columnar.spark_parquet import mark_columns
 from engine.readers.stream import ArrowFileAdapter
 from engine.schema import TupleSchema
@@ -39,7 +40,9 @@ class ParquetFile:
         self._source = pa.BufferReader(file.read()) if self._is_whole else pa.PythonFile(file, mode="r")
         footer = parquet.ParquetFile(self._source)
         self._metadata: Any = footer.metadata
-        self.schema: pa.Schema = footer.schema_arrow
+        schema: pa.Schema = footer.schema_arrow
+        self.schema = with_time_zones(schema, self._metadata.schema)
+        self._has_instants = self.schema is not schema
         if self._is_whole:
             self._file = footer
             return
@@ -81,9 +84,10 @@ class ParquetFile:
         return [group.id for group in fragment.row_groups]
 
     def batches(self, unit: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        yield from self._file.iter_batches(
+        for batch in self._file.iter_batches(
             BATCH_ROWS, row_groups=[unit], columns=list(columns), use_threads=not self._is_whole
-        )
+        ):
+            yield to_schema(batch, self.schema) if self._has_instants else batch
 
 
 class ParquetFormat(ColumnarFormat):

@@ -110,6 +110,55 @@ def test_filters_skip_row_groups_by_statistics(memory_file, row_filters, rows):
     assert [row["a"] for row in file.rows(row_filters=row_filters)] == list(rows)
 
 
+def test_timestamps_of_96_bits_are_instants(memory_file):
+    moment = datetime.datetime(2026, 7, 1, 12, 0, 0, 123456)
+    local = pa.timestamp("us")
+    table = pa.table(
+        {
+            "n": [1, 2],
+            "at": pa.array([moment, None], local),
+            "many": pa.array([[moment, None], []], pa.list_(local)),
+            "members": pa.array(
+                [{"n": 1, "at": moment, "x": "y"}, None], pa.struct({"n": "int8", "at": local, "x": "str"})
+            ),
+            "named": pa.array([[("a", moment)], None], pa.map_(pa.string(), local)),
+            "last": pa.array([moment, moment], local),
+        }
+    )
+    options = {"use_deprecated_int96_timestamps": True, "row_group_size": 1}
+    for more in ({}, {"store_schema": False}):
+        file = memory_file("a.parquet", written(parquet.write_table, table, **options, **more))
+        found = file.discover()
+        instant = pa.timestamp("us", "UTC")
+        assert found.find("at").type == found.find("last").type == found.find("many").type.value_type == instant
+        assert [one.type for one in found.find("members").type] == [pa.int8(), instant, pa.string()]
+        assert found.find("named").type.item_type == instant
+        zoned = moment.replace(tzinfo=datetime.UTC)
+        assert file.rows() == [
+            {
+                **{"n": 1, "at": zoned, "many": [zoned, None], "members": {"n": 1, "at": zoned, "x": "y"}},
+                **{"named": [("a", zoned)], "last": zoned},
+            },
+            {"n": 2, "at": None, "many": [], "members": None, "named": None, "last": zoned},
+        ]
+        assert file.rows(columns=["last", "n"], row_filters=[RowFilter("n", ">", [1])]) == [{"last": zoned, "n": 2}]
+
+
+@pytest.mark.parametrize("moment", [1, 10**9 + 1])
+def test_nanoseconds_of_96_bits_are_an_error(memory_file, moment):
+    table = pa.table({"at": pa.array([moment], pa.timestamp("ns"))})
+    file = memory_file("a.parquet", written(parquet.write_table, table, use_deprecated_int96_timestamps=True))
+    with pytest.raises(ValueConversionError, match="column 'at'"):
+        file.rows()
+
+
+def test_96_bits_beyond_the_range_of_arrow_are_an_error(memory_file):
+    table = pa.table({"at": pa.array([datetime.datetime(1500, 1, 1)], pa.timestamp("us"))})
+    file = memory_file("a.parquet", written(parquet.write_table, table, use_deprecated_int96_timestamps=True))
+    with pytest.raises(ValueConversionError):
+        file.rows()
+
+
 VALUES = {
     "i": st.integers(-5, 5),
     "d": st.sampled_from([-1.5, -0.0, 0.0, 2.5, math.inf, -math.inf, math.nan]),

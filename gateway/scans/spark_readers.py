@@ -14,6 +14,9 @@ Guarantees:
    filter on the columns ``_metadata`` of Spark.
 4. A plan contains at most ``MAX_FILES`` paths. The engine reads the files of larger scans.
 5. If a scan has files of several formats, Spark reads the files of only one of them.
+6. Spark reads a file only if no checksum file of Hadoop beside it is out of date. Spark would refuse such a file.
+7. Filters on floating-point columns are not pushed down. Spark would skip rows by statistics that do not include NaN,
+   or that distinguish -0.0 from 0.0.
 
 Not guaranteed:
 
@@ -22,9 +25,12 @@ Not guaranteed:
 - Spark does not check that text is valid UTF-8.
 """
 
+import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+import stat
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -66,9 +72,14 @@ _OPTIONS: Final = {
     "mergeSchema": "false",
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
+    "orc.force.positional.evolution": "false",
 }
 
 _SIZE_SHIFT: Final = 21
+
+_CHECKSUM_HEADER_BYTES: Final = 8
+_CHECKSUM_BYTES: Final = 4
+_BYTES_PER_CHECKSUM: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +144,7 @@ def split_files(
     protected = ProtectedFiles(scan.source)
     if _PLAIN_PATH.fullmatch(str(protected.root)) is None:
         return None
-    of_spark = [file for file in eligible if protected.contains(file)]
+    of_spark = [file for file in eligible if protected.contains(file) and _may_verify(protected.root, file)]
     chosen = {file.path for file in of_spark}
     of_engine = [file for file in files if file.path not in chosen]
     return FileSplit(format_, str(protected.root), of_spark, of_engine) if of_spark else None
@@ -157,7 +168,7 @@ def reads_same(selected: TupleSchema, file: TupleSchema, format_: str) -> bool:
 
 
 def build_relation(
-    split: FileSplit, workspace: str, schema: str, columns: Iterable[str], engine: relations_pb2.Relation | None
+    split: FileSplit, workspace: str, schema: str, columns: TupleSchema, engine: relations_pb2.Relation | None
 ) -> relations_pb2.Relation:
     """Return the relation that reads the files of a split.
 
@@ -165,13 +176,13 @@ def build_relation(
         split: The files.
         workspace: The name of the workspace.
         schema: The schema of the scan, as JSON.
-        columns: The names of the columns.
+        columns: The columns.
         engine: The relation with which the engine reads its files. None if it reads none.
     """
     found = relations_pb2.Relation()
     projected = found if engine is None else found.set_op.left_input
     for column in columns:
-        projected.project.expressions.append(_attribute(_quote(column)))
+        projected.project.expressions.append(_project(column))
     checked = projected.project.input.filter
     checked.condition.CopyFrom(_unchanged(split, workspace))
     source = checked.input.read.data_source
@@ -207,6 +218,38 @@ def _has_plain_name(file: ListedFile, format_: str) -> bool:
     name = file.path.rpartition("/")[2]
     is_plain = _PLAIN_PATH.fullmatch(file.path) is not None and _IGNORED_NAMES.match(name) is None
     return is_plain and name.endswith(f".{format_}")
+
+
+def _may_verify(root: Path, file: ListedFile) -> bool:
+    """Return whether Spark can open the file although it verifies checksums.
+
+    Hadoop writes the checksums of a local file ``a`` to ``.a.crc``. They are out of date if another program has
+    replaced the file since: the checksums are then older, or there is another number of them.
+    """
+    directory, _, name = file.path.rpartition("/")
+    try:
+        status = os.lstat(root / directory / f".{name}.crc")
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    size_bytes = _CHECKSUM_HEADER_BYTES + _CHECKSUM_BYTES * -(-file.size_bytes // _BYTES_PER_CHECKSUM)
+    is_current = status.st_size == size_bytes and status.st_mtime_ns >= int(file.version)
+    return is_current and stat.S_ISREG(status.st_mode)
+
+
+def _project(column: pa.Field) -> expressions_pb2.Expression:
+    """Return the expression of a column.
+
+    The function ``nanvl`` does not change a floating-point column, but Spark does not push filters through it.
+    """
+    found = _attribute(_quote(column.name))
+    if not pt.is_floating(column.type):
+        return found
+    named = expressions_pb2.Expression()
+    named.alias.expr.CopyFrom(_call("nanvl", found, found))
+    named.alias.name.append(column.name)
+    return named
 
 
 def _unchanged(split: FileSplit, workspace: str) -> expressions_pb2.Expression:

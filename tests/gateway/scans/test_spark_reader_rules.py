@@ -13,6 +13,7 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from engine.discovery import encode_schema
 from engine.file_scan import FileScan
 from engine.readers.columnar.spark_marks import is_marked
+from engine.schema import TupleSchema
 from engine.storage.protected_files import ProtectedFiles
 from gateway.scans import spark_readers
 from gateway.scans.spark_readers import FORMATS, MIN_FILE_BYTES, build_relation, may_replace_scans, split_files
@@ -146,6 +147,59 @@ def test_dates_of_another_calendar(scan, metadata, expected):
     assert (scan.names() is not None) is expected
 
 
+@pytest.mark.parametrize(
+    ("unit", "zone", "expected"), [("ms", "UTC", False), ("ms", None, True), ("us", "UTC", True), ("us", None, True)]
+)
+def test_instants_in_milliseconds(scan, unit, zone, expected):
+    scan.write("a.parquet", pa.table({"a": pa.array([1], pa.timestamp(unit, zone))}))
+    assert (scan.names() is not None) is expected
+
+
+@pytest.mark.parametrize(
+    ("codec", "expected"),
+    [("none", True), ("snappy", True), ("gzip", True), ("zstd", True), ("lz4", True), ("brotli", False)],
+)
+def test_codecs(scan, codec, expected):
+    scan.write("a.parquet", pa.table({"a": [1, 2], "b": ["x", None], "n" * 200: [1.5, 2]}), compression=codec)
+    assert (scan.names() is not None) is expected
+
+
+def test_codec_of_each_column(scan):
+    table = pa.table({"a": [1, 2], "b": [1, 2], "c.d": [1, 2]})
+    scan.write("a.parquet", table, compression={"a": "snappy", "b": "brotli"}, row_group_size=1)
+    assert scan.names() is None
+    assert scan.names(["a"]) == [["a.parquet"], []]
+    assert scan.names(["b"]) is None
+
+
+def test_codecs_of_a_file_with_a_large_footer(scan):
+    """The footer of such a file is read from the file, and not from a copy in memory."""
+    scan.write("a.parquet", pa.table({"a": range(10_000)}), compression="none", row_group_size=10)
+    scan.write("b.parquet", pa.table({"a": range(10_000)}), compression="brotli", row_group_size=10)
+    assert scan.names() is None
+    (scan.root / "b.parquet").unlink()
+    assert scan.names() == [["a.parquet"], []]
+
+
+def checksums(path, size_bytes):
+    """Write a checksum file as large as Hadoop's."""
+    found = path.parent / f".{path.name}.crc"
+    found.write_bytes(bytes(8 + 4 * -(-size_bytes // 512)))
+    return found
+
+
+def test_checksum_files(scan):
+    path = scan.write("x/a.parquet", NUMBERS)
+    scan.write("x/b.parquet", NUMBERS)
+    found = checksums(path, path.stat().st_size)
+    assert scan.names(["a"]) == [["x/a.parquet", "x/b.parquet"], []]
+    checksums(path, path.stat().st_size + 512)
+    assert scan.split(["a"]).of_engine[0].path == "x/a.parquet"
+    checksums(path, path.stat().st_size)
+    os.utime(found, (1_600_000_000, 1_600_000_000))
+    assert scan.names(["a"]) == [["x/b.parquet"], ["x/a.parquet"]]
+
+
 def test_timestamps_of_96_bits(scan):
     table = pa.table({"a": pa.array([1000], pa.timestamp("us"))})
     scan.write("a.parquet", table)
@@ -229,11 +283,23 @@ def test_relation_contains_each_file_once(scan):
     engine = relations_pb2.Relation()
     engine.read.data_source.format = "lodge"
     split = scan.split()
-    found = build_relation(split, "dfs", "{}", ["a"], engine)
+    found = build_relation(split, "dfs", "{}", TupleSchema([pa.field("a", pa.int64())]), engine)
     read = found.set_op.left_input.project.input.filter.input.read.data_source
     assert (read.format, list(read.paths)) == ("parquet", [f"file:{scan.root}/a.parquet"])
     assert found.set_op.right_input == engine
     assert found.set_op.is_all
+
+
+def test_filters_on_floating_point_columns_are_not_pushed_down(scan):
+    table = pa.table({"a": [1], "`b": [1.5], "c": pa.array([1.5], pa.float32())})
+    scan.write("a.parquet", table)
+    columns = TupleSchema(table.schema)
+    expressions = build_relation(scan.split(), "dfs", "{}", columns, None).project.expressions
+    assert expressions[0].unresolved_attribute.unparsed_identifier == "`a`"
+    assert [one.alias.name for one in expressions[1:]] == [["`b"], ["c"]]
+    function = expressions[1].alias.expr.unresolved_function
+    assert function.function_name == "nanvl"
+    assert [one.unresolved_attribute.unparsed_identifier for one in function.arguments] == ["```b`"] * 2
 
 
 def test_other_commands_keep_the_engine():

@@ -169,6 +169,97 @@ def test_both_readers_share_a_scan(spark, folder):
     assert assert_same(spark, folder, "count(*), count(a), max(b), sum(c)", "where b > 'a'") == {"spark", "engine"}
 
 
+NAN = float("nan")
+CONDITIONS = (
+    "d > 5",
+    "d <> 1",
+    "d = double('NaN')",
+    "d not in (1)",
+    "not (d < 5)",
+    "d = 0",
+    "d < 0",
+    "d >= 0",
+    "d in (0)",
+)
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+def test_statistics_of_floating_point_columns(spark, folder, kind):
+    """Statistics do not include NaN, and order -0.0 before 0.0. Spark does not."""
+    for name, values in (("a", [1.0, 1.0, NAN]), ("b", [-0.0, 1.0]), ("c", [0.0, 1.0]), ("e", [NAN]), ("f", [None])):
+        table = {"d": pa.array(values, kind), "n": pa.array(range(len(values)))}
+        write(folder / f"{name}.parquet", table)
+    for condition in CONDITIONS:
+        assert assert_same(spark, folder, where=f"where {condition}") == {"spark"}, condition
+    assert len(rows(spark, f"select d from dfs.`{folder.name}` where d > 5")) == 2
+    assert len(rows(spark, f"select d from dfs.`{folder.name}` where d = 0")) == 2
+    assert assert_same(spark, folder, "n, min(d), max(d), count(d)", "group by n") == {"spark"}
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+def test_statistics_of_floating_point_columns_of_orc(spark, folder, kind):
+    for name, values in (("a", [1.0, 1.0, NAN]), ("b", [-0.0, 1.0]), ("c", [0.0, 1.0]), ("e", [NAN]), ("f", [None])):
+        table = pa.table({"d": pa.array(values, kind), "n": pa.array(range(len(values)))})
+        orc.write_table(table, folder / f"{name}.orc", bloom_filter_columns=[0, 1])
+        age(folder / f"{name}.orc")
+    for condition in CONDITIONS:
+        assert assert_same(spark, folder, where=f"where {condition}") == {"spark"}, condition
+    assert len(rows(spark, f"select d from dfs.`{folder.name}` where d = 0")) == 2
+
+
+def test_unused_floating_point_columns_are_not_read(spark, folder):
+    write(folder / "a.parquet", COLUMNS)
+    plan = plan_of(spark, f"select real from dfs.`{folder.name}` where number = 5")
+    assert "ReadSchema: struct<number:int,real:float>" in plan
+
+
+def test_instants_in_milliseconds_are_read_by_engine(spark, folder):
+    moments = [datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 0, 0, 1000, tzinfo=UTC)]
+    write(folder / "a.parquet", {"at": pa.array(moments, pa.timestamp("ms", "UTC"))})
+    for comparison in (">", "<", ">=", "<="):
+        where = f"where at {comparison} timestamp '2026-01-01 00:00:00.000500Z'"
+        assert assert_same(spark, folder, where=where) == {"engine"}
+    assert len(rows(spark, f"select * from dfs.`{folder.name}` {where}")) == 1
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
+def test_codecs_of_parquet(spark, folder, codec):
+    write(folder / "a.parquet", {"n": COLUMNS["number"], "s": COLUMNS["text"]}, compression=codec)
+    assert assert_same(spark, folder) == {"engine" if codec == "brotli" else "spark"}
+
+
+@pytest.mark.parametrize("kind", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
+def test_instants_of_spark(spark, folder, kind):
+    moment = "timestamp '2026-07-01 12:00:00.123Z'"
+    columns = [f"{moment} as at", f"array({moment}) as many", f"struct(1 as n, {moment} as at) as members"]
+    spark.conf.set("spark.sql.parquet.outputTimestampType", kind)
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    written = spark.range(3).selectExpr(
+        "id", *columns, f"map('a', {moment}) as m", "timestamp_ntz '2026-07-01' as local"
+    )
+    written.coalesce(1).write.mode("overwrite").parquet(str(folder))
+    for path in folder.glob("*.parquet"):
+        age(path)
+    assert assert_same(spark, folder) == {"engine"}
+    assert assert_same(spark, folder, "at", f"where at = {moment}") == {
+        "spark" if kind.endswith("MICROS") else "engine"
+    }
+    found = spark.table(f"dfs.`{folder.name}`")
+    assert found.schema == spark.read.parquet(str(folder)).schema
+    assert sorted(map(repr, found.collect())) == sorted(map(repr, written.collect()))
+    assert found.where(f"at = {moment}").count() == 3
+
+
+def test_checksum_files_that_are_out_of_date(spark, folder):
+    spark.range(3).coalesce(1).write.mode("overwrite").parquet(str(folder))
+    (path,) = folder.glob("*.parquet")
+    age(path)
+    assert (folder / f".{path.name}.crc").exists()
+    assert assert_same(spark, folder) == {"spark"}
+    write(path, {"id": pa.array(range(1000))})
+    assert assert_same(spark, folder) == {"engine"}
+
+
 def test_files_of_a_legacy_calendar_are_read_by_engine(spark, folder):
     table = pa.table({"day": COLUMNS["day"], "text": COLUMNS["text"]})
     metadata = {"org.apache.spark.version": "3.5.0", "org.apache.spark.legacyDateTime": ""}
@@ -257,7 +348,10 @@ def test_settings_do_not_change_orc(spark, folder, value):
     write_orc(folder / "a.orc", ORC_COLUMNS)
     for setting in ("caseSensitive", "ansi.enabled", "orc.enableVectorizedReader", "orc.filterPushdown"):
         spark.conf.set(f"spark.sql.{setting}", value)
+    spark.conf.set("orc.force.positional.evolution", value)
     assert assert_same(spark, folder, where="where number > 10") == {"spark"}
+    write_orc(folder / "b.orc", dict(reversed(ORC_COLUMNS.items())))
+    assert assert_same(spark, folder) == {"spark"}
 
 
 def test_columns_of_partitions_are_read_by_engine(spark, folder):

@@ -30,9 +30,9 @@ Guarantees:
 
 1. ``common_type`` is idempotent, symmetric and associative, provided that a missing common type of two types means that
    there is no common type of all types. The order of members and the case of their names are those of the first type.
-2. ``can_become(offered, promised)`` is true if ``promised`` is the common type of both types. If ``promised`` is
-   LATE, it is true for any type. A timestamp with a time zone can also become one with any other time zone, which is
-   the same instant.
+2. ``can_become(offered, promised)`` is true if ``promised`` is the common type of both types. The time zones of two
+   timestamps with time zone do not matter, because a conversion does not change the instant. If ``promised`` is LATE,
+   it is true for any type.
 3. ``can_be_declared`` is true whenever ``can_become`` is true.
 """
 
@@ -121,9 +121,9 @@ def _field_fits(offered: pa.Field, wanted: pa.Field, leaf: Callable[[pa.DataType
 
 
 def _widens(offered: pa.DataType, wanted: pa.DataType) -> bool:
-    if pt.is_timestamp(offered) and pt.is_timestamp(wanted) and offered.tz is not None and wanted.tz is not None:
-        offered = pa.timestamp(offered.unit, wanted.tz)
     common = common_type(offered, wanted)
+    if common is not None and pt.is_timestamp(common) and common.tz is not None:
+        return bool(common.unit == wanted.unit)
     return common is not None and bool(common.equals(wanted))
 
 

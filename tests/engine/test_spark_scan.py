@@ -5,11 +5,17 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from pyspark.errors import PySparkException
 
+from engine.file_scan import FileScan
 from engine.scan_source import FORMAT, TEXT_SCHEMA
+from engine.schema import TupleSchema
 from tests.engine.file_bytes import write_stream, written
 
+INSTANTS = pa.table({"tz": pa.array([0, 1_750_000_000_000_001, None], pa.timestamp("us", "UTC"))}).append_column(
+    "nested", pa.array([[{"at": 1}], [], None], pa.list_(pa.struct([("at", pa.timestamp("us", "Europe/Rome"))])))
+)
 AMOUNT = '"1","Bob","200","false"\n"2","Sarah","150","true"\n"3","Tim","20","false"\n"4","Roger","500","true"\n'
 
 
@@ -134,3 +140,30 @@ def test_type_without_spark_type_is_named_and_can_be_declared(spark, scan, works
     assert [tuple(row) for row in reader.schema("a bigint, d string").load().collect()] == [
         (1, "12345678901234567890123456789012345678901.5")
     ]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Etc/UTC", "Asia/Tokyo"])
+@pytest.mark.parametrize("is_declared", [False, True])
+@pytest.mark.parametrize(("suffix", "write"), [("arrows", write_stream), ("parquet", parquet.write_table)])
+def test_instants_can_be_read_in_any_time_zone(workspace, suffix, write, is_declared, zone):
+    workspace.write(f"a.{suffix}", written(write, INSTANTS))
+    scan = FileScan.from_options(workspace.scan(f"a.{suffix}").to_options(reader={"time_zone": zone}))
+    at = pa.timestamp("us", zone)
+    schema = TupleSchema([pa.field("tz", at), pa.field("nested", pa.list_(pa.struct([("at", at)])))])
+    batches = [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=is_declared)]
+    found = pa.Table.from_batches(batches)
+    assert found.schema.types == schema.to_arrow().types
+    assert found.cast(INSTANTS.schema).equals(INSTANTS)
+
+
+@pytest.mark.slow
+def test_instants_are_the_same_in_any_time_zone_of_the_session(spark, scan, workspace):
+    workspace.write("a.parquet", written(parquet.write_table, INSTANTS))
+    source = workspace.scan("a.parquet")
+    declared = "tz timestamp, nested array<struct<at timestamp>>"
+    for zone in ("UTC", "Etc/UTC", "Asia/Tokyo"):
+        options = source.to_options(reader={"time_zone": zone})
+        reader = spark.read.format(FORMAT).options(**options)
+        for frame in (scan(source, time_zone=zone), reader.schema(declared).load()):
+            rows = frame.selectExpr("unix_micros(tz)", "unix_micros(get(nested, 0).at)").collect()
+            assert [tuple(row) for row in rows] == [(0, 1), (1_750_000_000_000_001, None), (None, None)]

@@ -209,6 +209,18 @@ def test_local_times_use_the_time_zone_of_the_session(spark, folder):
 
 
 @pytest.mark.slow
+def test_instants_can_be_read_in_any_time_zone_of_the_session(spark, folder):
+    at = pa.array([1_750_000_000_000_001, None], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"i": [1, 2], "tz": at}), folder / "a.parquet")
+    name = f"dfs.`{folder.name}/a.parquet`"
+    for zone in ("Asia/Tokyo", "Etc/UTC"):
+        spark.sql(f"set spark.sql.session.timeZone={zone}")
+        for scan in (name, f"{name} with (schema = 'i bigint, suffix string, tz timestamp')"):
+            found = spark.sql(f"select i, unix_micros(tz), suffix from (select i, suffix, tz from {scan})")
+            assert rows(found) == [(1, 1_750_000_000_000_001, "parquet"), (2, None, "parquet")]
+
+
+@pytest.mark.slow
 def test_count_without_columns_works_in_any_time_zone(spark, folder):
     pq.write_table(pa.table({"a": range(7)}), folder / "a.parquet")
     query = f"select count(*) from dfs.`{folder.name}/a.parquet` where current_timestamp() is not null"

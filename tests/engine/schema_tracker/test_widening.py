@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.arrow_types import inner_fields, with_inner_fields
 from engine.schema import fold_case
 from engine.schema_tracker.widening import can_be_declared, can_become, common_field, common_type
 
 INT8, INT16, INT32, INT64 = pa.int8(), pa.int16(), pa.int32(), pa.int64()
 DOUBLE, TEXT, NULL = pa.float64(), pa.string(), pa.null()
-DATE, LOCAL, ZONED = pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")
+DATE, LOCAL, ZONED, TOKYO = pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("us", "Asia/Tokyo")
 
 
 def struct(**members):
@@ -39,6 +40,7 @@ TABLE = [
     (pa.date64(), pa.timestamp("s"), pa.timestamp("s")),
     (pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("us")),
     (pa.timestamp("s", "Europe/Rome"), ZONED, ZONED),
+    (TOKYO, ZONED, ZONED),
     (pa.time32("s"), pa.time32("ms"), pa.time32("ms")),
     (pa.time32("s"), pa.time64("us"), pa.time64("us")),
     (pa.duration("s"), pa.duration("ns"), pa.duration("ns")),
@@ -107,6 +109,15 @@ def in_any_order(type_):
     return "list", kind, in_any_order(type_.value_type), type_.value_field.nullable
 
 
+def in_utc(type_):
+    """Return a type in which the time zone of all instants is UTC."""
+    if type_ is not None and pa.types.is_timestamp(type_) and type_.tz is not None:
+        return pa.timestamp(type_.unit, "UTC")
+    if type_ is None or not pa.types.is_nested(type_):
+        return type_
+    return with_inner_fields(type_, [field.with_type(in_utc(field.type)) for field in inner_fields(type_)])
+
+
 def common_of(one, other):
     """Return the common type. None, for no common type, has none with any other."""
     return None if one is None or other is None else common_type(one, other)
@@ -166,8 +177,8 @@ def test_both_types_can_become_the_common_one(one, other):
 @given(ALIKE, ALIKE)
 def test_type_can_become_another_if_that_is_the_common_type(offered, promised):
     if "null" not in str(promised):
-        is_common = in_any_order(common_type(offered, promised)) == in_any_order(promised)
-        assert can_become(offered, promised) == is_common
+        common, wanted = (in_any_order(in_utc(one)) for one in (common_type(offered, promised), promised))
+        assert can_become(offered, promised) == (common == wanted)
 
 
 @pytest.mark.parametrize("wrap", [lambda one: one, pa.list_, lambda one: struct(a=one)])
@@ -199,6 +210,18 @@ def test_late_type_can_become_any_and_any_can_become_late(type_):
 )
 def test_narrower_or_other_type_is_refused(offered, promised):
     assert not can_become(offered, promised)
+
+
+@pytest.mark.parametrize("zones", [("UTC", "Asia/Tokyo"), ("Asia/Tokyo", "UTC"), ("UTC", "Etc/UTC")])
+def test_instant_of_any_zone_can_become_an_instant_of_any_zone(zones):
+    one, other = (pa.timestamp("us", zone) for zone in zones)
+    for fits in (can_become, can_be_declared):
+        assert fits(one, other)
+        assert fits(pa.list_(struct(a=one)), pa.list_(struct(a=other)))
+        assert fits(pa.timestamp("s", zones[0]), other)
+        assert not fits(pa.timestamp("ns", zones[0]), other)
+        assert not fits(LOCAL, other)
+        assert not fits(one, LOCAL)
 
 
 def test_common_map_has_members_of_both():

@@ -145,7 +145,7 @@ class ScanPlanner:
         try:
             scan, files = await self._reads.run_or_abandon(_list, options, session.workspaces)
             sampled = scan.sample(files)
-            schemas, examined = await self._schemas(scan, sampled, options, session)
+            schemas, examined = await self._schemas(scan, files, sampled, options, session)
             try:
                 planned = await self._reads.run_or_abandon(_merge, scan, files, sampled, schemas)
                 uses_spark = self._spark_readers if scan.options.spark_readers is None else scan.options.spark_readers
@@ -169,15 +169,20 @@ class ScanPlanner:
         return summarize_plan(scan.source, files, sampled, examined=examined, split=split)
 
     async def _schemas(
-        self, scan: FileScan, files: Sequence[ListedFile], options: Mapping[str, str], session: "SessionScans"
+        self,
+        scan: FileScan,
+        files: Sequence[ListedFile],
+        sampled: Sequence[ListedFile],
+        options: Mapping[str, str],
+        session: "SessionScans",
     ) -> tuple[Sequence[bytes], int]:
-        """Return the encoded schema of each file, and how many files were examined, because it was not remembered."""
+        """Return the encoded schema of each sampled file, and how many were examined, because it was not remembered."""
         of_files = {key: value for key, value in options.items() if key not in SOURCE_OPTIONS | _WITHOUT_EFFECT}
         examination = Examination(session.principal, scan.source.root, of_files)
         examined = ExaminedScan(examination, scan.source.path)
-        known = await self._remembered.find(examined, files)
-        unknown = [file for file, schema in zip(files, known, strict=True) if schema is None]
-        self._count(len(files) - len(unknown), len(unknown))
+        known = await self._remembered.find(examined, sampled)
+        unknown = [file for file, schema in zip(sampled, known, strict=True) if schema is None]
+        self._count(len(sampled) - len(unknown), len(unknown))
         if unknown:
             async with self._remembered.recording(examined, files) as remember:
                 found = await find_schemas(session.backend, options, unknown, self._reads, remember)

@@ -9,6 +9,7 @@ Guarantees:
 2. One principal never gets a schema that a scan of another principal has found. Otherwise a client that replaces the
    data source in its session could change the results of others.
 3. The cache occupies at most ``max_bytes``. The entries that were not used for the longest time are removed first.
+4. A schema larger than ``MAX_SCHEMA_BYTES`` is not stored. Therefore one schema never replaces all others.
 
 An instance may be used by several threads.
 """
@@ -25,6 +26,9 @@ from workspace.identifiers import Principal
 
 MAX_BYTES = 64 * 1024 * 1024
 """The default limit of the cache, for the schemas of about 300,000 files."""
+
+MAX_SCHEMA_BYTES = 1024 * 1024
+"""The size of the largest schema that is remembered."""
 
 _ENTRY_BYTES = 224
 DIGEST_BYTES = 16
@@ -106,7 +110,8 @@ class SchemaCache:
                 if digest in self._schemas:
                     self._remove(digest)
             for digest, schema in schemas.items():
-                self._add(digest, schema)
+                if len(schema) <= min(MAX_SCHEMA_BYTES, self._max_bytes):
+                    self._add(digest, schema)
             while self._size_bytes > self._max_bytes:
                 self._remove(next(iter(self._schemas)))
 

@@ -2,21 +2,25 @@
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
+import structlog
 
 from engine.storage.listed_file import ListedFile
 from gateway.scans import remembered_schemas
 from gateway.scans.remembered_schemas import (
     MAX_AGE_SECONDS,
+    MAX_PARTS,
+    MAX_SEGMENT_BYTES,
     MAX_SEGMENTS,
     PAUSE_SECONDS,
     PRUNE_SECONDS,
     ExaminedScan,
     RememberedSchemas,
 )
-from gateway.scans.schema_cache import Examination
-from gateway.scans.segment_format import SegmentError, decode_segment, encode_segment
+from gateway.scans.schema_cache import MAX_SCHEMA_BYTES, Examination, SchemaCache
+from gateway.scans.segment_format import SegmentError, decode_segment, encode_segment, split_schemas
 from gateway.storage import make_workspace_reads
 from workspace.files.schema_segments import FileSchemaSegments
 from workspace.files.session_locations import FileSessionLocations
@@ -192,6 +196,86 @@ async def test_segments_are_merged_and_vanished_files_are_forgotten(start, segme
     assert await start().find(ANN, FILES[:10]) == [None, None, *[b"schema"] * 7, None]
 
 
+@pytest.fixture
+def small_memory(monkeypatch):
+    """Gateways whose memory holds the schemas of four files."""
+    monkeypatch.setattr(remembered_schemas, "SchemaCache", partial(SchemaCache, 1000))
+
+
+async def test_scan_with_more_files_than_the_memory_holds_is_remembered(start, segments, small_memory):  # 5
+    gateway = start()
+    await examine(gateway, FILES)
+    for each in (gateway, start()):
+        for _ in range(3):
+            assert await each.find(ANN, FILES) == [b"schema"] * 20
+    assert len(segments.inner.list()) == 1
+
+
+async def test_merged_segments_keep_all_files_that_the_memory_lacks(start, segments, small_memory):  # 5, 6
+    gateway = start()
+    for number in range(MAX_SEGMENTS + 1):
+        await examine(gateway, FILES[2 * number : 2 * number + 2], of_scan=FILES[1:])
+    assert len(segments.inner.list()) == 1
+    assert await start().find(ANN, FILES) == [None, *[b"schema"] * 17, None, None]
+
+
+async def test_schema_that_is_too_large_is_not_remembered(start, segments):
+    gateway = start()
+    await examine(gateway, FILES[:1])
+    with structlog.testing.capture_logs() as logs:
+        await examine(gateway, FILES[1:3], bytes(MAX_SCHEMA_BYTES + 1))
+    assert [(one["event"], one["files"]) for one in logs] == [("schemas_not_remembered", 2)]
+    for each in (gateway, start()):
+        assert await each.find(ANN, FILES[:3]) == [b"schema", None, None]
+    assert len(segments.inner.list()) == 1
+
+
+def distinct(size_bytes, count):
+    return [bytes([number]) * size_bytes for number in range(count)]
+
+
+async def examine_each(gateway, files, schemas):
+    async with gateway.recording(ANN, FILES) as remember:
+        for file, schema in zip(files, schemas, strict=True):
+            remember([file], schema)
+    await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+
+
+async def test_large_segments_are_split(start, segments, monkeypatch):  # 4
+    monkeypatch.setattr(remembered_schemas, "MAX_SEGMENT_BYTES", 35_000)
+    schemas = distinct(10_000, 12)
+    await examine_each(start(), FILES[:12], schemas)
+    assert [listed.size_bytes <= 35_000 for listed in segments.inner.list()] == [True] * 4
+    assert await start().find(ANN, FILES[:13]) == [*schemas, None]
+
+
+async def test_schemas_beyond_the_limit_of_a_scan_replace_nothing(start, segments, monkeypatch):  # 4, 6
+    monkeypatch.setattr(remembered_schemas, "MAX_SEGMENT_BYTES", 15_000)
+    schemas = distinct(10_000, 20)
+    with structlog.testing.capture_logs() as logs:
+        for first in range(0, 20, MAX_PARTS):
+            files = slice(first, first + MAX_PARTS)
+            await examine_each(start(), FILES[files], schemas[files])
+    assert [(one["event"], one["files"]) for one in logs] == [("schemas_not_remembered", MAX_PARTS)] * 3
+    assert len(segments.inner.list()) == MAX_SEGMENTS
+    assert await start().find(ANN, FILES) == [*schemas[:MAX_SEGMENTS], *[None] * 12]
+
+
+def test_parts_have_at_most_their_size():  # 4
+    schemas = {bytes([number]) * 16: bytes([number % 7]) * 5000 for number in range(200)}
+    parts = split_schemas(schemas, 20_000)
+    assert {digest: schema for part in parts for digest, schema in part.items()} == schemas
+    assert max(len(encode_segment(ANN.key, part)) for part in parts) <= 20_000
+    assert split_schemas({}, 20_000) == []
+    largest = dict.fromkeys([b"0" * 16, b"1" * 16], bytes(MAX_SCHEMA_BYTES))
+    assert split_schemas(largest, MAX_SEGMENT_BYTES) == [largest]
+
+
+def test_equal_schemas_of_a_segment_occupy_memory_once():
+    schemas = decode_segment(ANN.key, encode_segment(ANN.key, {bytes([n]) * 16: bytes(1000) for n in range(20)}))
+    assert len({id(schema) for schema in schemas.values()}) == 1
+
+
 async def test_two_gateways_merge_at_once_and_lose_nothing(start, segments):  # 4
     gateways = [start(), start()]
     for number in range(MAX_SEGMENTS):
@@ -246,3 +330,15 @@ async def test_oldest_segments_are_removed_when_they_are_too_large(start, segmen
     await examine(start(), FILES)
     left = {listed.segment for listed in segments.inner.list()}
     assert {segment for segment in written if segment in left} == set(written[1:])
+
+
+async def test_huge_segment_replaces_no_others(start, segments, clock, monkeypatch):  # 4
+    now = int(remembered_schemas.time.time())
+    written = [Segment(ScanKey(f"{number:032x}"), f"{now - 100 + number:010d}-{'0' * 16}") for number in range(3)]
+    for segment, size_bytes in zip(written, (100, 100, 50_000), strict=True):
+        segments.write(segment, bytes(size_bytes))
+    monkeypatch.setattr(remembered_schemas, "MAX_BYTES", 40_000)
+    monkeypatch.setattr(remembered_schemas, "MAX_SEGMENT_BYTES", 30_000)
+    clock.seconds += PRUNE_SECONDS
+    await examine(start(), FILES)
+    assert set(written) & {listed.segment for listed in segments.inner.list()} == set(written[:2])

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from engine.storage.listed_file import ListedFile
-from gateway.scans.schema_cache import Examination, SchemaCache
+from gateway.scans.schema_cache import MAX_BYTES, MAX_SCHEMA_BYTES, Examination, SchemaCache
 from workspace.identifiers import Principal
 
 ANN = Examination(Principal("ann"), "/data", {"header": "true"})
@@ -65,8 +65,18 @@ def test_large_schemas_are_counted_until_they_are_removed():  # 3
     for number in range(50):
         cache.store(ANN, [ListedFile(str(number), 1, "1")], bytes([number]) * 30_000)
         assert cache.size_bytes <= 100_000
-    cache.store(ANN, [ListedFile("huge", 1, "1")], bytes(200_000))
-    assert cache.size_bytes == 0
+    assert cache.find(ANN, [ListedFile("49", 1, "1")]) == [bytes([49]) * 30_000]
+
+
+def test_huge_schema_is_not_stored_and_leaves_the_others(cache):  # 4
+    huge = ListedFile("huge", 1, "1")
+    cache.store(ANN, [huge], b"small")
+    for size_bytes in (MAX_SCHEMA_BYTES + 1, MAX_BYTES + 1):
+        cache.store(Examination(Principal("bob"), "/data", {}), [huge], bytes(size_bytes))
+    cache.store(ANN, [huge], bytes(MAX_SCHEMA_BYTES + 1))
+    assert cache.find(ANN, [FILE, huge]) == [b"schema", None]
+    cache.store(ANN, [huge], bytes(MAX_SCHEMA_BYTES))
+    assert cache.find(ANN, [FILE, huge]) == [b"schema", bytes(MAX_SCHEMA_BYTES)]
 
 
 def test_threads_share_a_cache():

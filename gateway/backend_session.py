@@ -74,7 +74,7 @@ log = structlog.get_logger(__name__)
 _Request = TypeVar("_Request", bound=Message)
 _Execution = base_pb2.ExecutePlanRequest | base_pb2.ReattachExecuteRequest
 OnProgress = Callable[[base_pb2.ExecutePlanResponse], Awaitable[None]]
-OnRows = Callable[[pa.Table], object]
+OnRows = Callable[[bytes], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class ExecutionResult:
     Attributes:
         observed: The first value of each observed metric, by name.
         server_side_session_id: The session id that the backend generated.
-        first_value: The value in the first row and first column. None if there are no rows.
+        first_value: The value in the first row and first column. None if there are no rows, or a function takes them.
         answer: The result of a SQL command. Empty for other plans.
     """
 
@@ -278,7 +278,7 @@ class BackendSession:
             operation_id: The UUID of the operation, for following and interrupting it. If empty, a new UUID is
                 generated.
             on_progress: A function that is called with each progress message.
-            on_rows: A function that is called with each batch of rows.
+            on_rows: A function that is called with each batch of rows, as a stream in Arrow's IPC format.
             keep: Whether the backend keeps the result until :meth:`release` is called, so that another replica can
                 follow the operation.
 
@@ -352,6 +352,8 @@ class BackendSession:
                 has_advanced = True
                 following.take(response)
                 self._server_side_session_id = response.server_side_session_id or self._server_side_session_id
+                if following.on_rows is not None and response.arrow_batch.row_count:
+                    await following.on_rows(response.arrow_batch.data)
                 if on_progress is not None and response.HasField("execution_progress"):
                     await on_progress(response)
                 if following.is_complete:
@@ -481,7 +483,7 @@ class _Following:
         request: The request of the next call.
         reattach: The request for reattaching after the last response.
         plan: The request with the plan. None if the backend has received the plan.
-        on_rows: A function that is called with each batch of rows.
+        on_rows: A function that is called with each batch of rows, as a stream in Arrow's IPC format.
         is_complete: Whether the operation has ended.
         reset: The error of the last reset of the connection.
     """
@@ -541,18 +543,12 @@ class _Following:
         for metrics in response.observed_metrics:
             if metrics.values:
                 self._observed[metrics.name] = metrics.values[0].long
-        if response.arrow_batch.row_count and (self._first_value is None or self.on_rows is not None):
+        if response.arrow_batch.row_count and self._first_value is None and self.on_rows is None:
             with pa.ipc.open_stream(response.arrow_batch.data) as reader:
-                self._take_rows(reader.read_all())
+                self._first_value = reader.read_all().column(0)[0].as_py()
         if response.HasField("sql_command_result"):
             self._answer.sql_command_result.CopyFrom(response.sql_command_result)
         self.is_complete = response.HasField("result_complete")
-
-    def _take_rows(self, rows: pa.Table) -> None:
-        if self._first_value is None:
-            self._first_value = rows.column(0)[0].as_py()
-        if self.on_rows is not None:
-            self.on_rows(rows)
 
     def result(self) -> ExecutionResult:
         return ExecutionResult(self._observed, self._server_side_session_id, self._first_value, self._answer)

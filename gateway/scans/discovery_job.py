@@ -36,8 +36,8 @@ async def find_schemas(
         options: The options of the scan.
         files: The files to examine.
         threads: The threads that pack the list of files, and read the findings.
-        on_schema: Called with files and their schema, as soon as a task has examined them. Therefore the work of a job
-            that ends early is not lost.
+        on_schema: Called in a thread with files and their schema, as soon as a task has examined them. Therefore the
+            work of a job that ends early is not lost.
 
     Raises:
         FailedDiscoveryError: If a file could not be examined.
@@ -47,15 +47,18 @@ async def find_schemas(
     packed = await threads.run_or_abandon(pack_files, files)
     findings: list[Mapping[str, Any]] = []
 
-    def take(rows: pa.Table) -> None:
-        found = rows.to_pylist()
+    def take(rows: bytes) -> None:
+        found = _read_rows(rows)
         findings.extend(found)
         for row in found:
             if row["error"] is None:
                 on_schema([files[number] for number in row["files"]], row["schema"])
 
+    async def take_in_thread(rows: bytes) -> None:
+        await threads.run_or_abandon(take, rows)
+
     try:
-        await _run(backend, {**options, TASK: DISCOVER, FILES: packed}, take)
+        await _run(backend, {**options, TASK: DISCOVER, FILES: packed}, take_in_thread)
         return await threads.run_or_abandon(read_findings, findings, len(files))
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise _unexpected(error) from error
@@ -70,10 +73,14 @@ async def find_place(backend: BackendSession, options: Mapping[str, str], confli
     """
     others = base64.b64encode(encode_schema(conflict.others)).decode()
     of_conflict = {COLUMN: conflict.error.column, OTHERS: others, FILES: pack_files([conflict.file])}
-    tables: list[pa.Table] = []
-    await _run(backend, {**options, TASK: LOCATE, **of_conflict}, tables.append)
+    found: list[Mapping[str, Any]] = []
+
+    async def take(rows: bytes) -> None:
+        found.extend(_read_rows(rows))
+
     try:
-        (row,) = pa.concat_tables(tables).to_pylist()
+        await _run(backend, {**options, TASK: LOCATE, **of_conflict}, take)
+        (row,) = found
         return str(row["error"])
     except (ValueError, KeyError) as error:
         raise _unexpected(error) from error
@@ -86,6 +93,12 @@ async def _run(backend: BackendSession, options: Mapping[str, str], on_rows: OnR
     read.schema = FINDINGS_DDL
     read.options.update(options)
     await backend.execute(plan, on_rows=on_rows)
+
+
+def _read_rows(rows: bytes) -> list[dict[str, Any]]:
+    with pa.ipc.open_stream(rows) as stream:
+        found: list[dict[str, Any]] = stream.read_all().to_pylist()
+    return found
 
 
 def _unexpected(error: Exception) -> GatewayError:

@@ -143,8 +143,7 @@ class ScanPlanner:
         source = relation.read.data_source
         options = dict(source.options)
         try:
-            scan, files = await self._reads.run_or_abandon(_list, options, session.workspaces)
-            sampled = scan.sample(files)
+            scan, files, sampled = await self._reads.run_or_abandon(_list, options, session.workspaces)
             schemas, examined = await self._schemas(scan, files, sampled, options, session)
             try:
                 planned = await self._reads.run_or_abandon(_merge, scan, files, sampled, schemas)
@@ -166,7 +165,9 @@ class ScanPlanner:
         source.options[PLANNED] = "true"
         if split is not None:
             await self._reads.run_or_abandon(_replace, relation, split, scan.source.workspace, planned)
-        return summarize_plan(scan.source, files, sampled, examined=examined, split=split)
+        return await self._reads.run_or_abandon(
+            summarize_plan, scan.source, files, sampled, examined=examined, split=split
+        )
 
     async def _schemas(
         self,
@@ -181,14 +182,13 @@ class ScanPlanner:
         examination = Examination(session.principal, scan.source.root, of_files)
         examined = ExaminedScan(examination, scan.source.path)
         known = await self._remembered.find(examined, sampled)
-        unknown = [file for file, schema in zip(sampled, known, strict=True) if schema is None]
+        unknown = await self._reads.run_or_abandon(_find_unknown, sampled, known)
         self._count(len(sampled) - len(unknown), len(unknown))
+        found: Sequence[bytes] = ()
         if unknown:
             async with self._remembered.recording(examined, files) as remember:
                 found = await find_schemas(session.backend, options, unknown, self._reads, remember)
-            remaining = iter(found)
-            known = [next(remaining) if schema is None else schema for schema in known]
-        return [schema for schema in known if schema is not None], len(unknown)
+        return await self._reads.run_or_abandon(_complete, known, found), len(unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,10 +248,24 @@ class _Planned:
     files: str
 
 
-def _list(options: Mapping[str, str], workspaces: Workspaces) -> tuple[FileScan, Sequence[ListedFile]]:
+def _list(
+    options: Mapping[str, str], workspaces: Workspaces
+) -> tuple[FileScan, Sequence[ListedFile], Sequence[ListedFile]]:
+    """Return a scan, its files, and those whose schemas are merged."""
     scan = FileScan.from_options(options)
     with file_systems.access(workspaces.by_name[scan.source.workspace]):
-        return scan, scan.list_files()
+        files = scan.list_files()
+    return scan, files, scan.sample(files)
+
+
+def _find_unknown(files: Sequence[ListedFile], known: Sequence[bytes | None]) -> Sequence[ListedFile]:
+    return [file for file, schema in zip(files, known, strict=True) if schema is None]
+
+
+def _complete(known: Sequence[bytes | None], found: Iterable[bytes]) -> Sequence[bytes]:
+    """Return the known schemas, with the found ones where one was unknown."""
+    remaining = iter(found)
+    return [next(remaining) if schema is None else schema for schema in known]
 
 
 def _merge(

@@ -137,9 +137,7 @@ class RememberedSchemas:
             log.warning("remembered_schemas_unavailable", reason=str(error), pause_seconds=PAUSE_SECONDS)
             return None
 
-    def _find_in_memory(
-        self, scan: "ExaminedScan", files: Sequence[ListedFile]
-    ) -> tuple[Sequence[bytes | None], bool]:
+    def _find_in_memory(self, scan: "ExaminedScan", files: Sequence[ListedFile]) -> tuple[Sequence[bytes | None], bool]:
         """Return the schema of each file, or None, and whether all are known."""
         known = self._memory.find(scan.examination, files)
         return known, None not in known

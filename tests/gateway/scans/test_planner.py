@@ -1,9 +1,18 @@
 """Which files the gateway lists. Numbers in comments are the guarantees of ``gateway.scans.planner``."""
 
+import threading
+
+import pyarrow as pa
 import pytest
 from pyspark.sql.connect.proto import relations_pb2
 from pyspark.sql.types import StructType
 
+from engine.discovery import FINDINGS, encode_schema
+from engine.file_list import FILES, unpack_files
+from engine.file_scan import FileScan
+from engine.schema import TupleSchema
+from engine.storage.listed_file import ListedFile
+from gateway.scans.discovery_job import _read_rows
 from gateway.scans.planner import ScanPlanner, SessionScans
 from gateway.scans.scan_sources import source_in
 from gateway.storage import make_workspace_reads
@@ -12,12 +21,21 @@ from workspace.workspaces import Workspace, Workspaces
 
 
 class BackendWithEngine:
-    """A session at a backend that has the engine of the gateway, and runs no job."""
+    """A session at a backend that has the engine of the gateway, and whose jobs find the column ``a`` in each file."""
 
     server_side_session_id = "1"
 
     async def analyze_schema(self, relation):
         return StructType()
+
+    async def execute(self, plan, *, on_rows):
+        count = len(unpack_files(plan.root.read.data_source.options[FILES]))
+        schema = encode_schema(TupleSchema([pa.field("a", pa.int64())]))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, FINDINGS) as stream:
+            rows = [{"files": list(range(count)), "schema": schema, "error": None}]
+            stream.write_batch(pa.RecordBatch.from_pylist(rows, FINDINGS))
+        await on_rows(sink.getvalue().to_pybytes())
 
 
 @pytest.fixture
@@ -78,3 +96,48 @@ async def test_gateway_does_not_act_on_options_of_a_client(workspaces, change): 
     scan = relation(options)
     await plan(workspaces, scan)
     assert scan == relation(options)
+
+
+class SeenFiles(list):
+    """Files that record which threads read them."""
+
+    def __init__(self, files):
+        super().__init__(files)
+        self.threads = set()
+
+    def __iter__(self):
+        self.threads.add(threading.current_thread())
+        return super().__iter__()
+
+    def __getitem__(self, key):
+        self.threads.add(threading.current_thread())
+        return super().__getitem__(key)
+
+
+class SeenCalls:
+    """A function that records which threads call it."""
+
+    def __init__(self, function):
+        self._function = function
+        self.threads = set()
+
+    def __call__(self, *args):
+        self.threads.add(threading.current_thread())
+        return self._function(*args)
+
+
+async def test_files_are_processed_outside_the_event_loop(workspaces, monkeypatch):
+    files = SeenFiles([ListedFile(f"{number}.json", 10, "1") for number in range(20)])
+    monkeypatch.setattr(FileScan, "list_files", lambda scan: files)
+    monkeypatch.setattr("gateway.scans.discovery_job._read_rows", seen := SeenCalls(_read_rows))
+    counts = []
+    planner = ScanPlanner(make_workspace_reads(), lambda known, discovered: counts.append((known, discovered)))
+    session = SessionScans(planner, Principal("ann"), BackendWithEngine(), workspaces)
+    for _ in range(2):
+        scan = relation(options_of(workspaces))
+        (summary,) = await session.plan([scan])
+        assert scan.read.data_source.options[FILES]
+        assert summary.facts[0] == ("Files", "20 files (200 bytes)")
+    assert counts == [(0, 20), (20, 0)]
+    assert threading.current_thread() not in files.threads | seen.threads
+    assert seen.threads

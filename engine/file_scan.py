@@ -49,7 +49,7 @@ from engine.schema import IMPLICIT_MARK, TupleSchema, fold_case, is_implicit
 from engine.schema_tracker.initial_schema import FindImplicitColumn
 from engine.schema_tracker.merging import merge_schemas
 from engine.storage.files import list_files, open_file
-from engine.storage.listed_file import ListedFile
+from engine.storage.listed_file import ListedFile, OnProgress, ignore_progress
 from engine.suffixes import suffix_of
 
 _DISCOVERY_THREADS = 8
@@ -88,14 +88,17 @@ class FileScan:
         listed = unpack_files(given[FILES]) if FILES in given else None
         return cls(ScanSource.from_options(options), own, readers, ScanSource.mentioned_in(options), listed)
 
-    def list_files(self) -> Sequence[ListedFile]:
+    def list_files(self, on_progress: OnProgress = ignore_progress) -> Sequence[ListedFile]:
         """Return the files of the scan, sorted by path.
+
+        Args:
+            on_progress: Called while directories are listed.
 
         Raises:
             NoFilesError: If the path contains no files.
             EngineError: If a file cannot be listed.
         """
-        files = self._files()
+        files = self._files(on_progress)
         if not files:
             raise NoFilesError(self.source.workspace, self.source.path)
         return files
@@ -334,10 +337,10 @@ class FileScan:
             return EVERYTHING
         return ProjectionList.parse(quote_name(one.name) for one in schema)
 
-    def _files(self) -> Sequence[ListedFile]:
+    def _files(self, on_progress: OnProgress = ignore_progress) -> Sequence[ListedFile]:
         if self.listed is not None:
             return self.listed
-        return list_files(self.source, any_suffix=self.options.format is not None)
+        return list_files(self.source, any_suffix=self.options.format is not None, on_progress=on_progress)
 
     def _format(self, file: SourceFile) -> tuple[ReaderFormat, Any]:
         format_ = reader_format(file, self.options.format)

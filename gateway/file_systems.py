@@ -6,26 +6,44 @@ that threads remain for other workspaces.
 
 Guarantees:
 
-1. At most ``MAX_ACCESSES`` threads access one workspace at the same time.
-2. If all of them are waiting and the longest has waited for ``HUNG_SECONDS``, the file system is considered hung.
-   Further accesses are refused at once, until an access returns. For object stores, in which the listing of a large
-   directory takes longer, it is ``HUNG_REMOTE_SECONDS``.
+1. At most ``MAX_ACCESSES`` threads access one workspace at the same time. At most ``MAX_LISTINGS`` of them list
+   directories, so that slow listings do not delay other accesses.
+2. If an access finds no free place, and one of the accesses before it has not progressed for ``HUNG_SECONDS``, the file
+   system is considered hung. Further accesses are refused at once, until an access returns or progresses. For object
+   stores, whose requests take longer, it is ``HUNG_REMOTE_SECONDS``.
+3. A listing progresses whenever it calls the function that :meth:`FileSystems.listing` returns. A listing that takes
+   long is not considered hung as long as it progresses.
 
 The limit applies to the whole process, because a file system hangs for all its users.
 """
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from gateway.errors import GatewayError, storage_unavailable
 from workspace.workspaces import Workspace
 
 MAX_ACCESSES = 8
+MAX_LISTINGS = 6
 HUNG_SECONDS = 5.0
 HUNG_REMOTE_SECONDS = 20.0
 _LOOK_SECONDS = 0.5
+
+
+@dataclass(eq=False, slots=True)
+class _Access:
+    """An access in progress.
+
+    Attributes:
+        is_listing: Whether it lists directories.
+        progressed_seconds: The time of its last progress.
+    """
+
+    is_listing: bool
+    progressed_seconds: float
 
 
 class FileSystems:
@@ -33,21 +51,24 @@ class FileSystems:
 
     Args:
         max_accesses: The maximum number of accesses to one directory at the same time.
-        hung_seconds: How long an access can take before the file system may be considered hung.
+        max_listings: How many of them can be listings.
+        hung_seconds: How long an access can take without progress before the file system may be considered hung.
         hung_remote_seconds: The same for object stores and HDFS.
     """
 
     def __init__(
         self,
         max_accesses: int = MAX_ACCESSES,
+        max_listings: int = MAX_LISTINGS,
         hung_seconds: float = HUNG_SECONDS,
         hung_remote_seconds: float = HUNG_REMOTE_SECONDS,
     ) -> None:
         self._max_accesses = max_accesses
+        self._max_listings = max_listings
         self._hung_seconds = hung_seconds
         self._hung_remote_seconds = hung_remote_seconds
-        self._ended = threading.Condition()
-        self._begun_seconds: dict[str, dict[object, float]] = {}
+        self._changed = threading.Condition()
+        self._accesses: dict[str, list[_Access]] = {}
 
     @contextmanager
     def access(self, workspace: Workspace) -> Iterator[None]:
@@ -56,26 +77,48 @@ class FileSystems:
         Raises:
             GatewayError: If the file system does not respond.
         """
+        with self._begin(workspace, is_listing=False):
+            yield
+
+    @contextmanager
+    def listing(self, workspace: Workspace) -> Iterator[Callable[[], None]]:
+        """List directories of a workspace within a block. Blocks while too many other threads access it.
+
+        Yields:
+            A function that the listing calls whenever it has progressed.
+
+        Raises:
+            GatewayError: If the file system does not respond.
+        """
+        with self._begin(workspace, is_listing=True) as access:
+
+            def progress() -> None:
+                access.progressed_seconds = time.monotonic()
+
+            yield progress
+
+    @contextmanager
+    def _begin(self, workspace: Workspace, *, is_listing: bool) -> Iterator[_Access]:
+        access = _Access(is_listing, time.monotonic())
         if not (workspace.is_file_based or workspace.is_remote_source):
-            yield
+            yield access
             return
-        root, access = workspace.uri, object()
-        with self._ended:
-            accesses = self._begun_seconds.setdefault(root, {})
-            while len(accesses) >= self._max_accesses:
-                if self._is_hung(accesses, workspace):
+        root = workspace.uri
+        with self._changed:
+            while blocking := self._find_blocking(root, is_listing=is_listing):
+                if self._is_hung(blocking, workspace):
                     raise _hung(workspace)
-                self._ended.wait(_LOOK_SECONDS)
-                accesses = self._begun_seconds.setdefault(root, {})
-            accesses[access] = time.monotonic()
+                self._changed.wait(_LOOK_SECONDS)
+            access.progressed_seconds = time.monotonic()
+            self._accesses.setdefault(root, []).append(access)
         try:
-            yield
+            yield access
         finally:
-            with self._ended:
-                del accesses[access]
-                if not accesses and self._begun_seconds.get(root) is accesses:
-                    del self._begun_seconds[root]
-                self._ended.notify_all()
+            with self._changed:
+                self._accesses[root].remove(access)
+                if not self._accesses[root]:
+                    del self._accesses[root]
+                self._changed.notify_all()
 
     def require_responsive(self, workspace: Workspace) -> None:
         """Check that the file system of a workspace is not considered hung.
@@ -83,14 +126,22 @@ class FileSystems:
         Raises:
             GatewayError: If the file system does not respond.
         """
-        with self._ended:
-            accesses = self._begun_seconds.get(workspace.uri, {})
-            if len(accesses) >= self._max_accesses and self._is_hung(accesses, workspace):
+        with self._changed:
+            blocking = self._find_blocking(workspace.uri, is_listing=False)
+            if blocking and self._is_hung(blocking, workspace):
                 raise _hung(workspace)
 
-    def _is_hung(self, accesses: dict[object, float], workspace: Workspace) -> bool:
+    def _find_blocking(self, root: str, *, is_listing: bool) -> Sequence[_Access]:
+        """Return the accesses of which one must end before another can begin. Empty if it can begin."""
+        accesses = self._accesses.get(root, [])
+        if len(accesses) >= self._max_accesses:
+            return accesses
+        listings = [access for access in accesses if access.is_listing] if is_listing else []
+        return listings if len(listings) >= self._max_listings else []
+
+    def _is_hung(self, accesses: Sequence[_Access], workspace: Workspace) -> bool:
         limit_seconds = self._hung_remote_seconds if workspace.is_remote_source else self._hung_seconds
-        return time.monotonic() - min(accesses.values()) >= limit_seconds
+        return time.monotonic() - min(access.progressed_seconds for access in accesses) >= limit_seconds
 
 
 def _hung(workspace: Workspace) -> GatewayError:

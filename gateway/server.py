@@ -153,6 +153,7 @@ class Gateway:
                 lists_files=not config.impersonation,
                 spark_readers=config.spark_readers,
                 segments=self._schema_segments,
+                listings=self._storage.listings,
             ),
         )
         self._server = self._listener.server

@@ -43,6 +43,7 @@ READ_SECONDS = 30.0
 _THREADS = 4
 _RECORD_THREADS = 16
 _READ_THREADS = 16
+_LISTING_THREADS = 16
 _END_THREADS = 8
 _MAX_ABANDONED = 48
 
@@ -67,6 +68,7 @@ class Storage:
 
     Attributes:
         workspace_reads: The pool for reads of the files in workspaces.
+        listings: The pool for listings of directories, which can take long.
     """
 
     def __init__(self, records: SessionRecords, leases: Leases, locations: SessionLocations) -> None:
@@ -81,6 +83,7 @@ class Storage:
         self._workspace_changes = _pool("workspace-changes", _THREADS, "workspaces")
         self._users = _pool("users", _THREADS, "operating system users", max_abandoned=_THREADS)
         self.workspace_reads = make_workspace_reads()
+        self.listings = _pool("listings", _LISTING_THREADS, "workspaces", max_abandoned=_MAX_ABANDONED)
 
     async def run(
         self, function: Callable[_Parameters, _Result], *args: _Parameters.args, **kwargs: _Parameters.kwargs
@@ -153,6 +156,7 @@ class Storage:
             self._workspace_changes,
             self._users,
             self.workspace_reads,
+            self.listings,
         )
         await asyncio.gather(*(pool.close() for pool in pools))
 

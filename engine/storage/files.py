@@ -10,15 +10,18 @@ from typing import BinaryIO
 from engine.errors import NoReaderError
 from engine.scan_source import ScanSource, has_reader, supported_suffixes
 from engine.storage import local, remote
-from engine.storage.listed_file import ListedFile
+from engine.storage.listed_file import ListedFile, OnProgress, ignore_progress
 
 
-def list_files(source: ScanSource, *, any_suffix: bool = False) -> Sequence[ListedFile]:
+def list_files(
+    source: ScanSource, *, any_suffix: bool = False, on_progress: OnProgress = ignore_progress
+) -> Sequence[ListedFile]:
     """Return the files of a scan, sorted by path.
 
     Args:
         source: The file, directory or pattern to scan.
         any_suffix: Whether to accept files with unsupported suffixes, because an option specifies the reader.
+        on_progress: Called while directories are listed.
 
     Raises:
         PathNotFoundError: If the path does not exist and, interpreted as a pattern, does not match any file.
@@ -26,7 +29,8 @@ def list_files(source: ScanSource, *, any_suffix: bool = False) -> Sequence[List
         UnreadableFileError: If a file or directory cannot be read.
         NoReaderError: If there is no reader for the suffix of a file.
     """
-    files = remote.list_files(source) if source.is_remote else local.list_files(source)
+    list_stored = remote.list_files if source.is_remote else local.list_files
+    files = list_stored(source, on_progress=on_progress)
     unknown = [] if any_suffix else [file for file in files if not has_reader(file.path)]
     if unknown:
         raise NoReaderError(

@@ -1,5 +1,6 @@
 """A file in a listing, and how many files a listing may have."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -8,6 +9,18 @@ from engine.scan_source import ScanSource
 
 MAX_FILES: Final = 500_000
 """The maximum number of files of a scan. A listing of so many files occupies about 250 MB."""
+
+OnProgress = Callable[[], None]
+"""A function that a listing calls for each directory, and for each ``PROGRESS_ENTRIES`` entries of a directory.
+
+If it raises an error, the listing ends with this error.
+"""
+
+PROGRESS_ENTRIES: Final = 1000
+
+
+def ignore_progress() -> None:
+    """Do nothing about the progress of a listing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ import os
 import posixpath
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
@@ -44,7 +44,14 @@ from engine.context import ErrorContext
 from engine.errors import FileChangedError, PathNotFoundError, PathRefusedError, UnreadableFileError
 from engine.path_patterns import fixed_directory, is_pattern, matches
 from engine.scan_source import ScanSource
-from engine.storage.listed_file import MAX_FILES, ListedFile, require_few_files
+from engine.storage.listed_file import (
+    MAX_FILES,
+    PROGRESS_ENTRIES,
+    ListedFile,
+    OnProgress,
+    ignore_progress,
+    require_few_files,
+)
 
 _OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _OPEN_DESCRIPTORS = "/proc/self/fd"
@@ -52,12 +59,15 @@ _SETTLED_NS = 2_000_000_000
 """More than the resolution of modification times in any file system."""
 
 
-def list_files(source: ScanSource, max_files: int = MAX_FILES) -> Sequence[ListedFile]:
+def list_files(
+    source: ScanSource, max_files: int = MAX_FILES, on_progress: OnProgress = ignore_progress
+) -> Sequence[ListedFile]:
     """Return the files of a scan, sorted by path.
 
     Args:
         source: The scan.
         max_files: The maximum number of files below a directory.
+        on_progress: Called while directories are listed.
 
     Raises:
         PathNotFoundError: If the path does not exist and, interpreted as a pattern, does not match any file.
@@ -74,12 +84,12 @@ def list_files(source: ScanSource, max_files: int = MAX_FILES) -> Sequence[Liste
     except PathNotFoundError:
         if not is_pattern(source.path):
             raise
-        below = _Walk(source, max_files).files_below(fixed_directory(source.path))
+        below = _Walk(source, max_files, on_progress).files_below(fixed_directory(source.path))
         found = [file for file in below if matches(source.path, file.path)]
         if not found:
             raise
         return found
-    return _Walk(source, max_files).files_below(path)
+    return _Walk(source, max_files, on_progress).files_below(path)
 
 
 def open_file(source: ScanSource, file: ListedFile) -> BinaryIO:
@@ -105,9 +115,10 @@ class _Walk:
     Paths are texts, because a walk can reach hundreds of thousands of them.
     """
 
-    def __init__(self, source: ScanSource, max_files: int) -> None:
+    def __init__(self, source: ScanSource, max_files: int, on_progress: OnProgress) -> None:
         self._source = source
         self._max_files = max_files
+        self._on_progress = on_progress
         self._excluded = _excluded_directories(source)
         self._reached: dict[str, str] = {}
         self._files: list[ListedFile] = []
@@ -120,15 +131,23 @@ class _Walk:
         return sorted(self._files, key=attrgetter("path"))
 
     def _list(self, directory: PurePosixPath) -> None:
+        self._on_progress()
         with _open_checked(self._source, directory) as opened:
             if opened.location in self._excluded:
                 return
             self._reach(opened.location, str(directory))
             with os.scandir(opened.descriptor) as entries:
-                for entry in sorted(entries, key=lambda entry: entry.name):
+                found = sorted(self._report_progress(entries), key=lambda entry: entry.name)
+                for entry in self._report_progress(found):
                     if not entry.name.startswith((".", "_")):
                         path = posixpath.join(*directory.parts, entry.name)
                         self._add(entry, path, posixpath.join(opened.location, entry.name))
+
+    def _report_progress(self, entries: Iterable[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
+        for number, entry in enumerate(entries, start=1):
+            if number % PROGRESS_ENTRIES == 0:
+                self._on_progress()
+            yield entry
 
     def _add(self, entry: os.DirEntry[str], path: str, location: str) -> None:
         """Add a directory entry to the files or the directories.

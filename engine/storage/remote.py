@@ -50,7 +50,7 @@ from engine.errors import (
 )
 from engine.path_patterns import fixed_directory, is_pattern, matches
 from engine.scan_source import ScanSource
-from engine.storage.listed_file import ListedFile, require_few_files
+from engine.storage.listed_file import ListedFile, OnProgress, ignore_progress, require_few_files
 
 _CONNECT_SECONDS = 5.0
 _REQUEST_SECONDS = 10.0
@@ -92,8 +92,12 @@ _NAMES = re.compile(r"'.*?'(?=[ :.,]|$)")
 """The names of files and buckets in a message, which must not decide what its cause is."""
 
 
-def list_files(source: ScanSource) -> Sequence[ListedFile]:
+def list_files(source: ScanSource, on_progress: OnProgress = ignore_progress) -> Sequence[ListedFile]:
     """Return the files of a scan, sorted by path.
+
+    Args:
+        source: The scan.
+        on_progress: Called while directories are listed.
 
     Raises:
         PathNotFoundError: If the path does not exist and, interpreted as a pattern, does not match any file.
@@ -106,10 +110,10 @@ def list_files(source: ScanSource) -> Sequence[ListedFile]:
     if info.type == fs.FileType.File:
         return [_listed(str(path), info)]
     if info.type == fs.FileType.Directory:
-        return store.files_below(path)
+        return store.files_below(path, on_progress)
     if is_pattern(source.path):
         with suppress(PathNotFoundError):
-            below = store.files_below(fixed_directory(source.path))
+            below = store.files_below(fixed_directory(source.path), on_progress)
             if found := [file for file in below if matches(source.path, file.path)]:
                 return found
     store.require_bucket(str(path))
@@ -203,12 +207,13 @@ class _Store:
         """Return the error for a file that has changed."""
         return FileChangedError(ErrorContext(self.workspace, file.path), "it was replaced")
 
-    def files_below(self, directory: PurePosixPath) -> Sequence[ListedFile]:
+    def files_below(self, directory: PurePosixPath, on_progress: OnProgress) -> Sequence[ListedFile]:
         """Return the files below a directory, sorted by path."""
         key = self.key(str(directory))
         prefix = f"{key.rstrip('/')}/"
         # With allow_not_found, Arrow skips directories that HDFS fails to list.
         selector = fs.FileSelector(key, allow_not_found=not self.is_hdfs, recursive=True)
+        on_progress()
         with self.errors(str(directory)):
             infos = self.file_system.get_file_info(selector)
         found = []

@@ -12,17 +12,22 @@ Guarantees:
    and if another replica has examined the file.
 3. A planned scan returns the same rows, or the same error, as the scan without a plan.
 4. Scans whose options a client has made are not planned (:mod:`gateway.scans.scan_sources`).
+5. A principal lists at most ``MAX_LISTINGS`` directories of a workspace at the same time. Further scans of the
+   principal wait, and occupy no thread. A listing ends if its statement ends or fails.
 
 Scans with a declared schema are not planned, because they need no discovery.
 
 Source: [architecture "Gateway"], [scan-schema-tracker "Subsequent Readers and Schema Changes"].
 """
 
+import asyncio
 import secrets
+import threading
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from weakref import WeakValueDictionary
 
 import structlog
 from cachetools import LRUCache
@@ -38,7 +43,7 @@ from engine.schema import TupleSchema
 from engine.spark import to_spark_schema
 from engine.storage.listed_file import ListedFile
 from gateway.backend_session import BackendSession
-from gateway.errors import ScanFailedError
+from gateway.errors import ScanFailedError, storage_unavailable
 from gateway.file_systems import file_systems
 from gateway.pools import Pool
 from gateway.scans.discovery_job import find_place, find_schemas
@@ -54,10 +59,14 @@ from workspace.workspaces import Workspace, Workspaces
 
 Relation = relations_pb2.Relation
 
+_Listing = tuple[FileScan, Sequence[ListedFile], Sequence[ListedFile]]
 _MAX_SESSIONS = 100_000
 
 _WITHOUT_EFFECT = frozenset({"partition_bytes", "discovery", "sample_files", "spark_readers"})
 """The options that do not affect the schema of a file."""
+
+MAX_LISTINGS = 4
+"""How many directories of a workspace the gateway lists for one principal at the same time."""
 
 log = structlog.get_logger(__name__)
 
@@ -66,13 +75,14 @@ class ScanPlanner:
     """Plans the scans of all sessions of a replica.
 
     Args:
-        reads: The threads that list files and merge schemas.
+        reads: The threads that merge schemas, and list files if there are no other threads for this purpose.
         count: Called with the numbers of files whose schema was known, and had to be discovered.
         lists_files: Whether the gateway may list the files on behalf of its clients. Otherwise, the backend lists the
             files, and discovers their schema.
         spark_readers: Whether Spark's own reader may read files whose schema does not drift, unless a scan has the
             option of this name.
         segments: The storage on which replicas share schemas. None to remember them only in memory.
+        listings: The threads that list files.
     """
 
     def __init__(
@@ -83,10 +93,13 @@ class ScanPlanner:
         lists_files: bool = True,
         spark_readers: bool = False,
         segments: SchemaSegments | None = None,
+        listings: Pool | None = None,
     ) -> None:
         self._lists_files = lists_files
         self._spark_readers = spark_readers
         self._reads = reads
+        self._listings = listings or reads
+        self._turns: WeakValueDictionary[tuple[Principal, str], asyncio.Semaphore] = WeakValueDictionary()
         self._count = count
         self._remembered = RememberedSchemas(reads, segments)
         self._engines = EngineDelivery(reads)
@@ -143,7 +156,7 @@ class ScanPlanner:
         source = relation.read.data_source
         options = dict(source.options)
         try:
-            scan, files, sampled = await self._reads.run_or_abandon(_list, options, session.workspaces)
+            scan, files, sampled = await self._list(options, session)
             schemas, examined = await self._schemas(scan, files, sampled, options, session)
             try:
                 planned = await self._reads.run_or_abandon(_merge, scan, files, sampled, schemas)
@@ -168,6 +181,19 @@ class ScanPlanner:
         return await self._reads.run_or_abandon(
             summarize_plan, scan.source, files, sampled, examined=examined, split=split
         )
+
+    async def _list(self, options: Mapping[str, str], session: "SessionScans") -> _Listing:
+        workspace = session.workspaces.by_name[ScanSource.from_options(options).workspace]
+        key = session.principal, workspace.uri
+        turn = self._turns.get(key)
+        if turn is None:
+            turn = self._turns[key] = asyncio.Semaphore(MAX_LISTINGS)
+        has_ended = threading.Event()
+        async with turn:
+            try:
+                return await self._listings.run_or_abandon(_list, options, workspace, has_ended)
+            finally:
+                has_ended.set()
 
     async def _schemas(
         self,
@@ -248,13 +274,21 @@ class _Planned:
     files: str
 
 
-def _list(
-    options: Mapping[str, str], workspaces: Workspaces
-) -> tuple[FileScan, Sequence[ListedFile], Sequence[ListedFile]]:
-    """Return a scan, its files, and those whose schemas are merged."""
+def _list(options: Mapping[str, str], workspace: Workspace, has_ended: threading.Event) -> _Listing:
+    """Return a scan, its files, and those whose schemas are merged.
+
+    Raises:
+        GatewayError: If the statement has ended, or the file system does not respond.
+    """
     scan = FileScan.from_options(options)
-    with file_systems.access(workspaces.by_name[scan.source.workspace]):
-        files = scan.list_files()
+    with file_systems.listing(workspace) as progress:
+
+        def on_progress() -> None:
+            progress()
+            if has_ended.is_set():
+                raise storage_unavailable(f"workspace [{workspace.name}]")
+
+        files = scan.list_files(on_progress)
     return scan, files, scan.sample(files)
 
 

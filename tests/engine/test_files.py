@@ -309,6 +309,17 @@ def test_directory_with_too_many_files_is_rejected(workspace):
         local.list_files(workspace.scan("."), max_files=2)
 
 
+def test_listing_reports_its_progress_and_can_be_ended(workspace):
+    for number in range(2500):
+        workspace.write(f"d/{number}.csv", "")
+    workspace.write("e/f/a.csv")
+    calls = []
+    assert len(list_files(workspace.scan("."), on_progress=lambda: calls.append(1))) == 2501
+    assert len(calls) >= 4 + 2
+    with pytest.raises(ZeroDivisionError):
+        list_files(workspace.scan("."), on_progress=lambda: 1 // 0)
+
+
 def test_file_name_with_line_feed_keeps_the_message_on_one_line(workspace):
     workspace.write(os.fsdecode(b"new\nline\xff.xyz"))
     with pytest.raises(NoReaderError) as raised:

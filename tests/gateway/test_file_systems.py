@@ -93,6 +93,54 @@ def test_busy_file_system_delays_further_accesses(tmp_path):
         second.result(10)
 
 
+def test_slow_listings_that_progress_delay_no_other_access(tmp_path):
+    systems, workspace = FileSystems(max_accesses=3, max_listings=2, hung_seconds=0.2), workspace_at(tmp_path / "slow")
+    ends = threading.Event()
+
+    def list_slowly():
+        with systems.listing(workspace) as progress:
+            while not ends.wait(0.02):
+                progress()
+
+    with ThreadPoolExecutor(16) as threads:
+        listings = [threads.submit(list_slowly) for _ in range(16)]
+        begun = time.monotonic()
+        while time.monotonic() - begun < 0.8:
+            before = time.monotonic()
+            systems.require_responsive(workspace)
+            with systems.access(workspace):
+                assert time.monotonic() - before < 0.2
+            time.sleep(0.02)
+        ends.set()
+        for listing in listings:
+            listing.result(10)
+
+
+def test_listings_without_progress_are_hung(tmp_path):
+    systems, workspace = FileSystems(max_accesses=3, max_listings=2, hung_seconds=0.2), workspace_at(tmp_path / "slow")
+    leave, inside = threading.Event(), threading.Barrier(3)
+
+    def hang():
+        with systems.listing(workspace):
+            inside.wait(10)
+            leave.wait(10)
+
+    def list_at_once():
+        with systems.listing(workspace):
+            pass
+
+    with ThreadPoolExecutor(2) as threads:
+        hung = [threads.submit(hang) for _ in range(2)]
+        inside.wait(10)
+        refused(list_at_once)
+        with systems.access(workspace):
+            refused(lambda: systems.require_responsive(workspace))
+        leave.set()
+        for each in hung:
+            each.result(10)
+    list_at_once()
+
+
 def test_hung_reads_of_a_workspace_do_not_delay_other_reads(tmp_path, monkeypatch):
     monkeypatch.setattr(gateway_storage, "READ_SECONDS", 1.0)
     hung = workspace_at(tmp_path / "hung")

@@ -1,5 +1,6 @@
 """Which files the gateway lists. Numbers in comments are the guarantees of ``gateway.scans.planner``."""
 
+import asyncio
 import threading
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from engine.file_scan import FileScan
 from engine.schema import TupleSchema
 from engine.storage.listed_file import ListedFile
 from gateway.scans.discovery_job import _read_rows
-from gateway.scans.planner import ScanPlanner, SessionScans
+from gateway.scans.planner import MAX_LISTINGS, ScanPlanner, SessionScans
 from gateway.scans.scan_sources import source_in
 from gateway.storage import make_workspace_reads
 from workspace.identifiers import Principal
@@ -128,7 +129,7 @@ class SeenCalls:
 
 async def test_files_are_processed_outside_the_event_loop(workspaces, monkeypatch):
     files = SeenFiles([ListedFile(f"{number}.json", 10, "1") for number in range(20)])
-    monkeypatch.setattr(FileScan, "list_files", lambda scan: files)
+    monkeypatch.setattr(FileScan, "list_files", lambda scan, on_progress: files)
     monkeypatch.setattr("gateway.scans.discovery_job._read_rows", seen := SeenCalls(_read_rows))
     counts = []
     planner = ScanPlanner(make_workspace_reads(), lambda known, discovered: counts.append((known, discovered)))
@@ -141,3 +142,64 @@ async def test_files_are_processed_outside_the_event_loop(workspaces, monkeypatc
     assert counts == [(0, 20), (20, 0)]
     assert threading.current_thread() not in files.threads | seen.threads
     assert seen.threads
+
+
+class SlowListing:
+    """A listing that progresses until it is told to end."""
+
+    def __init__(self):
+        self.running = self.most = 0
+        self.has_begun, self.may_end, self.has_ended = threading.Event(), threading.Event(), threading.Event()
+        self._lock = threading.Lock()
+
+    def __call__(self, scan, on_progress):
+        if scan.source.path != ".":
+            return [ListedFile(scan.source.path, 10, "1")]
+        self._change(1)
+        self.has_begun.set()
+        try:
+            while not self.may_end.wait(0.01):
+                on_progress()
+        finally:
+            self._change(-1)
+            self.has_ended.set()
+        return [ListedFile("a.json", 10, "1")]
+
+    def _change(self, number):
+        with self._lock:
+            self.running += number
+            self.most = max(self.most, self.running)
+
+
+@pytest.fixture
+def slow_listing(monkeypatch):
+    listing = SlowListing()
+    monkeypatch.setattr(FileScan, "list_files", lambda scan, on_progress: listing(scan, on_progress))
+    yield listing
+    listing.may_end.set()
+
+
+def start_plan(planner, workspaces, principal, path):
+    scan = relation(source_in(workspaces, workspaces.by_name["dfs"], path).to_options())
+    return asyncio.create_task(
+        SessionScans(planner, Principal(principal), BackendWithEngine(), workspaces).plan([scan])
+    )
+
+
+async def test_slow_listings_of_one_client_do_not_delay_other_clients(workspaces, slow_listing):  # 5
+    planner = ScanPlanner(make_workspace_reads(), lambda known, discovered: None)
+    slow = [start_plan(planner, workspaces, "ann", ".") for _ in range(20)]
+    async with asyncio.timeout(5):
+        await start_plan(planner, workspaces, "bob", "b.json")
+        slow_listing.may_end.set()
+        await asyncio.gather(*slow)
+    assert slow_listing.most == MAX_LISTINGS
+
+
+async def test_listing_ends_with_its_statement(workspaces, slow_listing):  # 5
+    planner = ScanPlanner(make_workspace_reads(), lambda known, discovered: None)
+    slow = start_plan(planner, workspaces, "ann", ".")
+    assert await asyncio.to_thread(slow_listing.has_begun.wait, 5)
+    slow.cancel()
+    assert await asyncio.to_thread(slow_listing.has_ended.wait, 5)
+    assert not slow_listing.may_end.is_set()

@@ -13,7 +13,8 @@ Guarantees:
 
 Not guaranteed: if a file is replaced twice within a second, and its size stays the same, the change is not noticed.
 
-Requests to S3: a listing needs one for 1,000 files. A file of up to ``_WHOLE_BYTES`` needs three: two to look at it
+Requests to S3: a listing needs one for 1,000 files, and a few for the directories (:mod:`engine.storage.remote_walk`).
+A file of up to ``_WHOLE_BYTES`` needs three: two to look at it
 (``HeadObject``), and one to read it. A larger file needs three to look at it, and one for each range.
 
 The client of HDFS is a Java virtual machine inside this process. It logs to the standard output and error of the
@@ -30,7 +31,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, cast
@@ -50,7 +51,8 @@ from engine.errors import (
 )
 from engine.path_patterns import fixed_directory, is_pattern, matches
 from engine.scan_source import ScanSource
-from engine.storage.listed_file import ListedFile, OnProgress, ignore_progress, require_few_files
+from engine.storage.listed_file import MAX_FILES, ListedFile, OnProgress, ignore_progress, require_few_files
+from engine.storage.remote_walk import RemoteWalk
 
 _CONNECT_SECONDS = 5.0
 _REQUEST_SECONDS = 10.0
@@ -211,22 +213,32 @@ class _Store:
         """Return the files below a directory, sorted by path."""
         key = self.key(str(directory))
         prefix = f"{key.rstrip('/')}/"
-        # With allow_not_found, Arrow skips directories that HDFS fails to list.
-        selector = fs.FileSelector(key, allow_not_found=not self.is_hdfs, recursive=True)
-        on_progress()
-        with self.errors(str(directory)):
-            infos = self.file_system.get_file_info(selector)
-        found = []
-        for info in infos:
-            names = info.path.removeprefix(prefix).split("/")
-            path = "/".join((*directory.parts, *names))
-            if info.type != fs.FileType.File:
-                continue
+
+        def list_directory(place: str, is_recursive: bool) -> Sequence[fs.FileInfo]:
+            on_progress()
+            # With allow_not_found, Arrow skips directories that HDFS fails to list.
+            selector = fs.FileSelector(place, allow_not_found=not self.is_hdfs, recursive=is_recursive)
+            with self.errors(str(directory)):
+                found: Sequence[fs.FileInfo] = self.file_system.get_file_info(selector)
+            return found
+
+        def split_name(info: fs.FileInfo) -> Sequence[str]:
+            """Return the names of a path. S3 lists the directory itself if it contains an object with an empty name."""
+            if info.path == key and not self._source.root.startswith("s3:"):
+                return []
+            names: Sequence[str] = info.path.removeprefix(prefix).split("/")
             if not info.path.startswith(prefix) or not {"", ".", ".."}.isdisjoint(names):
+                path = "/".join((*directory.parts, *names))
                 raise UnreadableFileError(self.workspace, path, "its name is not that of a file; rename the object")
-            if not path.endswith(_COPYING) and not any(name.startswith((".", "_")) for name in names):
-                found.append(_listed(path, info))
-        require_few_files(self._source, len(found))
+            return names
+
+        walk = RemoteWalk(list_directory, split_name, partial(require_few_files, self._source), MAX_FILES)
+        if self._source.root.startswith("gs:"):  # pyarrow finds directories only if they have objects of their own
+            walk.list(key, is_recursive=True)
+        else:
+            walk.run(key)
+        files = (("/".join((*directory.parts, *names)), info) for names, info in walk.files)
+        found = (_listed(path, info) for path, info in files if not path.endswith(_COPYING))
         return sorted(found, key=attrgetter("path"))
 
     @contextmanager

@@ -62,8 +62,8 @@ FORMATS: Final = (spark_parquet.FORMAT, spark_orc.FORMAT)
 _PLAIN_PATH: Final = re.compile(r"[0-9A-Za-z_./=-]+")
 _IGNORED_NAMES: Final = re.compile(r"[._]")
 _METADATA: Final = "_metadata"
-_REVEALING: Final = (b"_metadata", b"input_file_")
-"""Parts of names with which a statement can see which reader reads a file."""
+_REVEALING: Final = (b"_metadata", b"input_file_", b"identifier")
+"""Parts of names with which a statement can see which reader reads a file. IDENTIFIER(...) can compose such names."""
 
 _OPTIONS: Final = {
     "recursiveFileLookup": "true",  # no partition columns
@@ -106,6 +106,8 @@ def may_replace_scans(message: Message) -> bool:
     when the files have changed. A client could also send a replaced scan back.
     """
     if not is_executed_once(message) and not isinstance(message, base_pb2.AnalyzePlanRequest):
+        return False
+    if isinstance(message, base_pb2.AnalyzePlanRequest) and message.HasField("input_files"):
         return False
     encoded = message.SerializeToString().lower()
     return not any(name in encoded for name in _REVEALING)

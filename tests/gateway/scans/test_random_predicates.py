@@ -13,7 +13,7 @@ from pyarrow import orc
 pytestmark = pytest.mark.slow
 
 ROWS = 400
-CONDITIONS_OF_COLUMN = 6
+CONDITIONS_OF_COLUMN = 4
 NULLS = 0.1
 
 COLUMNS = {
@@ -47,7 +47,7 @@ COLUMNS = {
 }
 """The type, the values and the literals of each column."""
 
-NOT_IN_ORC = ("unsigned", "instant", "millis")
+READ_BY_ENGINE_IN_ORC = ("unsigned", "day", "instant", "millis")
 PATTERNS = ("text like 'a%'", "text like '%b'", "text like 'a_b'", r"text like '%\\%'", "text not like 'a%'")
 
 
@@ -55,7 +55,7 @@ class Conditions:
     """Generates conditions on one column each, or on two."""
 
     def __init__(self, seed, columns):
-        self._random = random.Random(seed)
+        self._random = random.Random(seed)  # noqa: S311 - must be repeatable, not secret
         self._columns = columns
 
     def all(self):
@@ -105,7 +105,9 @@ def write_orc(table, path):
 @pytest.mark.parametrize("write", [write_parquet, write_parquet_without_dictionaries, write_orc])
 def test_both_readers_keep_the_same_rows(spark, lodge, tmp_path_factory, write):
     format_ = "orc" if write is write_orc else "parquet"
-    conditions = Conditions(write.__name__, [one for one in COLUMNS if format_ != "orc" or one not in NOT_IN_ORC])
+    conditions = Conditions(
+        write.__name__, [one for one in COLUMNS if format_ != "orc" or one not in READ_BY_ENGINE_IN_ORC]
+    )
     folder = lodge.files / tmp_path_factory.mktemp("predicates").name
     folder.mkdir(mode=0o755)
     path = folder / f"a.{format_}"

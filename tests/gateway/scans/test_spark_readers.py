@@ -421,6 +421,9 @@ def test_statement_cannot_see_paths_of_the_machine(spark, folder):
     with pytest.raises(PySparkException, match="_metadata"):
         spark.table(f"dfs.`{folder.name}`").select("_metadata.file_path").collect()
     assert rows(spark, f"select distinct input_file_name() as f from dfs.`{folder.name}`") == ["Row(f='')"]
+    hidden = f"select distinct identifier('input_' || 'file_name')() as f from dfs.`{folder.name}`"
+    assert rows(spark, hidden) == ["Row(f='')"]
+    assert spark.table(f"dfs.`{folder.name}`").inputFiles() == []
 
 
 def test_commands_use_the_engine(spark, folder):

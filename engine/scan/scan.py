@@ -28,9 +28,17 @@ from engine.scan.output_batch import build_output_batch
 from engine.scan.reader import ContinuingReader, RowBatchReader, SourceFile
 from engine.scan.reader_lifecycle import read_batches
 from engine.scan.row_filter import RowFilter
+from engine.scan_source import IMPLICIT_NAME
 from engine.schema import TupleSchema
 from engine.schema_tracker.initial_schema import FindImplicitColumn
 from engine.schema_tracker.tracker import ScanSchemaTracker
+
+_FIRST_FILES = 8
+"""The maximum number of files of the first reader. Each further reader may read twice as many.
+
+So a query that needs few rows does not wait until a batch is full of the rows of hundreds of files. If a reader cannot
+continue with a file, the next reader does not try, because files often alternate.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +103,7 @@ class Scan:
         self._tracker = _create_tracker(plan, self._locations, context)
         self._implicit = self._tracker.apply_implicit_cols()
         self._rows = 0
+        self._most_files = _FIRST_FILES
 
     @property
     def schema(self) -> TupleSchema:
@@ -134,8 +143,12 @@ class Scan:
         negotiator = ScanNegotiator(self._request(context), context)
         last: pa.Schema | None = None
 
+        count, most_files = 1, self._most_files
+        self._most_files *= 2
+
         def proceed(reader: RowBatchReader) -> bool:
-            if not waiting or not isinstance(reader, ContinuingReader):
+            nonlocal count
+            if not waiting or count >= most_files or not isinstance(reader, ContinuingReader):
                 return False
             following, place = waiting[0]
             if not following.kind or following.kind != one.kind or not self._are_alike(location, place):
@@ -145,8 +158,10 @@ class Scan:
             loader.context = following.file.context
             if not is_whole or not reader.proceed(following.file):
                 loader.context = before
+                self._most_files = 1
                 return False
             waiting.popleft()
+            count += 1
             return True
 
         with closing(read_batches(one.make_reader, negotiator, proceed)) as batches:
@@ -158,7 +173,9 @@ class Scan:
 
     def _are_alike(self, one: FileLocation, other: FileLocation) -> bool:
         """Return whether the implicit columns of two files have the same values."""
-        return all(one.scalar(field).equals(other.scalar(field)) for field in self._implicit)
+        names = [field.name for field in self._implicit if IMPLICIT_NAME.fullmatch(field.name)]
+        is_same_place = not self._implicit or one.directories == other.directories
+        return is_same_place and all(one.value(name) == other.value(name) for name in names)
 
     def _apply_schema(self, schema: TupleSchema, context: ErrorContext) -> None:
         """Merge the schema of a batch into the scan's schema, and resolve missing columns."""

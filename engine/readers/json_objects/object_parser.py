@@ -36,7 +36,7 @@ from engine.readers.json_objects.type_inference import TypeInference
 from engine.readers.json_objects.types import (
     TEXT,
     TypeMerger,
-    has_double,
+    has_floats,
     name_count,
     needs_python,
     parse_type,
@@ -241,7 +241,7 @@ class ObjectParser:
         This matters only if the policy treats such a conversion as an error.
         """
         is_strict = self._options.on_type_conflict is TypeConflictPolicy.ERROR
-        return is_strict and any(has_double(field.type) for field in schema)
+        return is_strict and any(has_floats(field.type) for field in schema)
 
     def _merge(self, found: pa.StructType, context: ErrorContext) -> None:
         """Add names and types to the plan."""
@@ -257,7 +257,7 @@ class ObjectParser:
         is_for_python = (
             self._options.all_text
             or needs_python(known, wanted)
-            or (self._options.on_type_conflict is TypeConflictPolicy.ERROR and has_double(known))
+            or (self._options.on_type_conflict is TypeConflictPolicy.ERROR and has_floats(wanted))
         )
         self._plan = _ParsePlan(known, wanted, self._read_alone(wanted), is_for_python)
 

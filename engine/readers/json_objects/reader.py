@@ -11,8 +11,8 @@ Guarantees:
 Not guaranteed:
 
 - The values of a column that is not read are not checked to be valid JSON of a single type.
-- If some columns of an object are not read, the reader may not detect that the object contains the same column twice,
-  in different case.
+- If some columns of an object are not read, the reader may not detect that the object contains one of them twice, or
+  that the file has more than ``max_columns``.
 """
 
 from collections.abc import Callable, Iterator

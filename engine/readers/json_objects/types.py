@@ -18,6 +18,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from engine.arrow_types import inner_fields
 from engine.context import ErrorContext
 from engine.errors import DuplicateColumnError, SchemaConflictError
 from engine.readers.json_objects.options import TypeConflictPolicy
@@ -107,11 +108,9 @@ def name_count(type_: pa.DataType) -> int:
     return name_count(type_.value_type) if pa.types.is_list(type_) else 0
 
 
-def has_double(type_: pa.DataType) -> bool:
-    """Return whether a type is a double or contains a double."""
-    if pa.types.is_struct(type_):
-        return any(has_double(field.type) for field in type_)
-    return has_double(type_.value_type) if pa.types.is_list(type_) else bool(type_.equals(DOUBLE))
+def has_floats(type_: pa.DataType) -> bool:
+    """Return whether a type is a double or a float, or contains one."""
+    return bool(pa.types.is_floating(type_)) or any(has_floats(field.type) for field in inner_fields(type_))
 
 
 def parse_type(found: pa.DataType, promised: pa.DataType | None) -> pa.DataType:

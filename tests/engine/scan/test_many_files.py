@@ -39,7 +39,7 @@ def batches_of(workspace, *columns, schema=None, **options):
 def test_many_files_with_the_same_columns_give_few_batches(workspace, format_):
     write(workspace, format_, [[{"n": number, "t": f"é{number}"}] for number in range(300)])
     batches = batches_of(workspace)
-    assert len(batches) <= 2  # of two tasks
+    assert len(batches) <= 12  # of two tasks, which begin with few files
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert rows == [{"n": number, "t": f"é{number}"} for number in range(300)]
 
@@ -101,6 +101,61 @@ def test_value_that_does_not_fit_names_its_file_among_others(workspace):
     workspace.write("013.json", '{"n": 1}\n{"n": 10000000000}\n')
     with pytest.raises(EngineError, match=r"'013.json' in workspace 'dfs'.*column 'n'"):
         batches_of(workspace, schema=TupleSchema([pa.field("n", pa.int32())]))
+
+
+def declared(workspace, *fields, **options):
+    scan = FileScan.from_options(workspace.scan(".").to_options(reader=options))
+    schema = TupleSchema(pa.field(name, type_) for name, type_ in fields)
+    batches = [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=True)]
+    for batch in batches:
+        batch.validate(full=True)
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("number", "type_"),
+    [
+        ("35000000000000000000000000000000000000", pa.decimal128(38, 2)),
+        ("12345678901234567890", pa.decimal128(20, 2)),
+        ("12345678", pa.decimal128(9, 2)),
+        ("1e30", pa.decimal128(20, 2)),
+    ],
+)
+def test_number_that_is_too_large_for_a_decimal_is_an_error(workspace, number, type_):
+    workspace.write("0.json", '{"d": 1}\n')
+    assert declared(workspace, ("d", type_)) == [{"d": 1}]
+    workspace.write("1.json", f'{{"d": {number}}}\n')
+    with pytest.raises(EngineError, match=r"'1\.json' in workspace 'dfs'"):
+        declared(workspace, ("d", type_))
+
+
+@pytest.mark.parametrize("type_", [pa.float64(), pa.float32()])
+def test_mixed_numbers_of_one_file_are_an_error_of_the_strict_policy(workspace, type_):
+    workspace.write("0.json", '{"d": 1}\n')
+    workspace.write("1.json", '{"d": 1}\n{"d": 2.5}\n')
+    with pytest.raises(EngineError, match=r"'1\.json' in workspace 'dfs', line 2"):
+        declared(workspace, ("d", type_), on_type_conflict="error")
+
+
+def test_partitions_are_compared_by_their_texts(workspace):
+    for value in ("-0.0", "0.0"):
+        workspace.write(f"k={value}/a.json", '{"i": 1}\n')
+    rows = declared(workspace, ("i", pa.int64()), ("k", pa.float64()))
+    assert [str(row["k"]) for row in rows] == ["-0.0", "0.0"]
+    workspace.write("k=x/a.json", "")
+    assert len(declared(workspace, ("i", pa.int64()), ("k", pa.float64()))) == 2
+
+
+def test_first_batch_does_not_open_all_files(workspace):
+    write(workspace, "json", [[{"n": number}] for number in range(200)])
+    scan = FileScan.from_options(workspace.scan(".").to_options())
+    schema = scan.discover()
+    (partition,) = scan.partitions()
+    (workspace.root / "100.json").unlink()
+    batches = scan.batches(partition, schema, is_declared=False)
+    assert next(batches).num_rows < 100
+    with pytest.raises(EngineError, match=r"100\.json"):
+        list(batches)
 
 
 def test_files_of_several_formats_keep_their_order(workspace):

@@ -79,7 +79,7 @@ class PlanResolver(NameLookup):
         if isinstance(message, base_pb2.AnalyzePlanRequest) and message.HasField("persist"):
             self.scans.keep_data_frames()
         spark_formats = self.settings.first_readers if may_replace_scans(message) else ()
-        single = find_single_uses(message)
+        single = find_single_uses(message, self.settings.dialect)
         return await self.scans.plan(find_scans(message), spark_formats, single)
 
 

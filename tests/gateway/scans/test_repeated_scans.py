@@ -131,3 +131,51 @@ def test_filters_still_exclude_files_of_single_uses(spark, lodge, tmp_path_facto
     assert values(reader.load(f"dfs.`{folder.name}`").filter("dir0 = 'a'").select("i")) == [(1,)]
     spark.sql(f"create temporary table t as select i from {declared} where dir0 = 'a'")
     assert values(spark.table("t")) == [(1,)]
+
+
+@pytest.fixture
+def with_root_file(lodge, tmp_path_factory):
+    """Four directories with a file each, and a file beside them, for which ``dir0`` is null."""
+    folder = lodge.files / tmp_path_factory.mktemp("root").name
+    for number, place in enumerate((".", "a", "b", "c", "d")):
+        (folder / place).mkdir(parents=True, exist_ok=True)
+        (folder / place / "f.json").write_text(json.dumps({"i": number}) + "\n")
+    return f"dfs.`{folder.name}`"
+
+
+@pytest.fixture
+def view(spark, tmp_path):
+    """A view that Spark does not keep in memory, so that it does not simplify subqueries of it."""
+    pq.write_table(pa.table({"k": [1, 2], "d": ["a", "b"]}), tmp_path / "v.parquet")
+    spark.read.parquet(str(tmp_path / "v.parquet")).createOrReplaceTempView("v")
+
+
+SUBQUERIES = (
+    "(select count(*) from v where v.d < dir0)",
+    "(from v |> where v.d < dir0 |> aggregate count(*) as n)",
+    "(select count(*) from (select * from v where v.d <= dir0 and dir0 = 'b' union all "
+    "select * from v where v.d < dir0 and dir0 = 'b'))",
+)
+
+
+@pytest.mark.parametrize("subquery", SUBQUERIES)
+def test_correlated_subqueries_in_expressions_lose_no_rows(spark, with_root_file, view, subquery):
+    frame = spark.table(with_root_file)
+    assert sorted(row.i for row in frame.selectExpr("i", "dir0", f"{subquery} c").collect()) == [0, 1, 2, 3, 4]
+    text = f"select i, dir0, {subquery} c from {with_root_file}"
+    assert sorted(row.i for row in spark.sql(text).collect()) == [0, 1, 2, 3, 4]
+
+
+def test_sql_functions_with_subqueries_lose_no_rows(spark, with_root_file, view):
+    body = "(x string) returns bigint return (select count(*) from v where v.d < x)"
+    spark.sql(f"create temporary function lower_ones{body}")
+    for call in (
+        "lower_ones(dir0)",
+        "lower_ones /* count( */ (dir0)",
+        "`lower_ones`(dir0)",
+        "session.lower_ones(dir0)",
+    ):
+        assert spark.sql(f"select i, {call} c from {with_root_file}").count() == 5, call
+        assert spark.table(with_root_file).selectExpr("i", f"{call} c").count() == 5, call
+    spark.sql(f"create temporary table kept as select i, lower_ones(dir0) c from {with_root_file}")
+    assert spark.table("kept").count() == 5

@@ -16,7 +16,7 @@ import pytest
 from tests.simulation.mutations import MUTATIONS
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 700
+SEEDS = 1100
 MUTATION_SEEDS = 3000
 TIMEOUT_SECONDS = 900
 EXPECTED_EVENTS = {

@@ -78,9 +78,11 @@ class PlanResolver(NameLookup):
             return ()
         if isinstance(message, base_pb2.AnalyzePlanRequest) and message.HasField("persist"):
             self.scans.keep_data_frames()
+        scans = find_scans(message)
+        if not scans:
+            return ()
         spark_formats = self.settings.first_readers if may_replace_scans(message) else ()
-        single = find_single_uses(message, self.settings.dialect)
-        return await self.scans.plan(find_scans(message), spark_formats, single)
+        return await self.scans.plan(scans, spark_formats, find_single_uses(message, self.settings.dialect))
 
 
 class _PlanResolution:

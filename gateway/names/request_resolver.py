@@ -182,7 +182,7 @@ class RequestResolver:
             return request
 
     async def _plan_scans(self, key: SessionKey, resolver: PlanResolver, message: Message) -> Sequence[ScanSummary]:
-        """Plan the scans of a request without an operation, until the gateway stops or the client interrupts all."""
+        """Plan the scans of a request without an operation. A stop or an interrupt of all operations ends this."""
         if not find_scans(message):
             return await resolver.plan_scans(message)
         return await self._plannings.run(key, base_pb2.ExecutePlanRequest(), resolver.plan_scans(message))

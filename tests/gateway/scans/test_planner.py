@@ -145,7 +145,7 @@ async def test_files_are_processed_outside_the_event_loop(workspaces, monkeypatc
 
 
 class SlowListing:
-    """A listing that progresses until it is told to end."""
+    """A listing that progresses until it must end."""
 
     def __init__(self):
         self.running = self.most = 0

@@ -99,19 +99,21 @@ def test_sessions_of_a_lost_node_continue_or_are_removed(
     silent.client.close()
 
     nodes.lost.kill()
-    lost_at = time.monotonic()
-    back = installation.connect(session_id=returning.session_id, machines=[nodes.other])
-    assert back.table("t").collect() == [(nodes.lost.name,)]
-    back_seconds = time.monotonic() - lost_at
-    wait_until(lambda: is_removed(installation, silent, back), "the silent session is removed", SECONDS)
-    removed_seconds = time.monotonic() - lost_at
-    print(f"round {number}: back after {back_seconds:.1f} s, removed after {removed_seconds:.1f} s")
-    assert back.table("t").collect() == [(nodes.lost.name,)]
-    wait_until(lambda: bystander.problem or len(bystander.pauses) > answers, "the bystander works", SECONDS)
-    assert bystander.problem is None
+    try:
+        lost_at = time.monotonic()
+        back = installation.connect(session_id=returning.session_id, machines=[nodes.other])
+        assert back.table("t").collect() == [(nodes.lost.name,)]
+        back_seconds = time.monotonic() - lost_at
+        wait_until(lambda: is_removed(installation, silent, back), "the silent session is removed", SECONDS)
+        removed_seconds = time.monotonic() - lost_at
+        print(f"round {number}: back after {back_seconds:.1f} s, removed after {removed_seconds:.1f} s")
+        assert back.table("t").collect() == [(nodes.lost.name,)]
+        wait_until(lambda: bystander.problem or len(bystander.pauses) > answers, "the bystander works", SECONDS)
+        assert bystander.problem is None
 
-    back.stop()
-    nodes.lost.start()
+        back.stop()
+    finally:
+        nodes.lost.start()
     wait_until(
         lambda: is_node_ready(installation.core.read_node_status(nodes.lost.name)), "the node is ready again", SECONDS
     )

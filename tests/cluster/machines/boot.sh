@@ -36,6 +36,8 @@ until ip link show eth0 >/dev/null 2>&1; do sleep 0.05; done
 ip address add "$address/24" dev eth0
 ip link set eth0 up
 ip route add default via "$network"
+# Without an address of its own, the bridge of the pods takes that of a pod, and changes it when the pod ends.
+ip link add pods address 02:00:00:00:00:01 type bridge
 for route in "$@"; do ip route add $route; done
 echo 1 > /proc/sys/net/ipv4/ip_forward
 echo 1 > /proc/sys/net/bridge/bridge-nf-call-iptables || true

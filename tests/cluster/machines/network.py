@@ -25,6 +25,9 @@ SERVICES = "10.96.0.0/16"
 DNS_SERVICE = "10.96.0.10"
 _MOST_CLUSTERS = 250
 _BRIDGE = "bridge"
+_BRIDGE_ADDRESS = "02:00:00:00:00:01"
+"""Without an address of its own, a bridge takes the lowest one of its interfaces. When the machine with that interface
+is lost, the others would send to an address that no longer exists, for up to two minutes."""
 _SETTINGS = "echo 1 >/proc/sys/net/ipv4/tcp_orphan_retries"
 """A connection to a dead machine keeps the namespace alive after all processes, by default for up to two minutes."""
 
@@ -50,7 +53,7 @@ class Network:
         try:
             self.number = self._connect_host()
             self._configure(
-                f"link add {_BRIDGE} type bridge",
+                f"link add {_BRIDGE} address {_BRIDGE_ADDRESS} type bridge",
                 f"address add {self.control_plane}/24 dev {_BRIDGE}",
                 f"link set host master {_BRIDGE}",
                 *(f"link set {name} up" for name in ("lo", "host", _BRIDGE)),

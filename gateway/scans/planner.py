@@ -320,7 +320,7 @@ def _replace(relation: Relation, split: FileSplit, workspace: str, planned: _Pla
     if split.of_engine:
         rest = relations_pb2.Relation(read=relation.read)
         rest.read.data_source.options[FILES] = pack_files(split.of_engine)
-    found = build_relation(split, workspace, planned.schema, planned.columns, rest)
+    found = build_relation(split, workspace, planned.columns, rest)
     found.common.CopyFrom(relation.common)
     relation.CopyFrom(found)
 

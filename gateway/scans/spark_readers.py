@@ -25,6 +25,7 @@ Not guaranteed:
 - Spark does not check that text is valid UTF-8.
 """
 
+import json
 import os
 import re
 import stat
@@ -36,15 +37,19 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.types as pt
 from google.protobuf.message import Message
-from pyspark.sql.connect.proto import base_pb2, expressions_pb2, relations_pb2
+from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
+from engine.arrow_types import inner_fields
 from engine.discovery import decode_schema
 from engine.file_scan import FileScan
 from engine.readers.columnar import spark_orc, spark_parquet
 from engine.readers.columnar.spark_marks import is_marked
 from engine.schema import TupleSchema, fold_case, is_implicit
+from engine.spark import to_spark_schema
 from engine.storage.listed_file import ListedFile
 from engine.storage.protected_files import ProtectedFiles
+from gateway.scans.expressions import Expression, alias, attribute, call, int_literal, long_literal, text_literal
+from gateway.scans.path_columns import PathColumns, has_same_path_columns
 from gateway.scans.single_use import is_executed_once
 
 MAX_FILES: Final = 1000
@@ -66,7 +71,6 @@ _REVEALING: Final = (b"_metadata", b"input_file_", b"identifier")
 """Parts of names with which a statement can see which reader reads a file. IDENTIFIER(...) can compose such names."""
 
 _OPTIONS: Final = {
-    "recursiveFileLookup": "true",  # no partition columns
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
     "mergeSchema": "false",
@@ -88,13 +92,13 @@ class FileSplit:
 
     Attributes:
         format: The format of the files that Spark reads.
-        root: The real path of the workspace.
+        paths: The columns of the path.
         of_spark: The files that Spark reads.
         of_engine: The files that the engine reads.
     """
 
     format: str
-    root: str
+    paths: PathColumns
     of_spark: Sequence[ListedFile]
     of_engine: Sequence[ListedFile]
 
@@ -131,9 +135,13 @@ def split_files(
     """
     format_ = next((one for one in FORMATS if any(file.path.endswith(f".{one}") for file in files)), None)
     is_possible = not scan.source.is_remote and scan.options.format in (None, format_) and len(schemas) == len(files)
-    if format_ not in formats or format_ is None or not is_possible or not _has_spark_columns(selected):
+    of_path = [one for one in selected if is_implicit(one)]
+    of_files = TupleSchema(one for one in selected if not is_implicit(one))
+    if format_ not in formats or format_ is None or not is_possible or not len(selected):
         return None
-    is_same = {schema: reads_same(selected, decode_schema(schema), format_) for schema in set(schemas)}
+    if not all(_has_spark_type(one.type) and fold_case(one.name) != _METADATA for one in of_files):
+        return None
+    is_same = {schema: reads_same(of_files, decode_schema(schema), format_) for schema in set(schemas)}
     eligible = [
         file
         for file, schema in zip(files, schemas, strict=True)
@@ -141,7 +149,7 @@ def split_files(
     ]
     if len(eligible) < len(files) or len(files) > FEW_FILES:
         eligible = [file for file in eligible if file.size_bytes >= MIN_FILE_BYTES]
-    if not eligible or len(eligible) > MAX_FILES:
+    if not eligible or len(eligible) > MAX_FILES or not has_same_path_columns(scan, eligible, of_path):
         return None
     protected = ProtectedFiles(scan.source)
     if _PLAIN_PATH.fullmatch(str(protected.root)) is None:
@@ -149,14 +157,15 @@ def split_files(
     of_spark = [file for file in eligible if protected.contains(file) and _may_verify(protected.root, file)]
     chosen = {file.path for file in of_spark}
     of_engine = [file for file in files if file.path not in chosen]
-    return FileSplit(format_, str(protected.root), of_spark, of_engine) if of_spark else None
+    paths = PathColumns.of(scan, str(protected.root), format_, of_path)
+    return FileSplit(format_, paths, of_spark, of_engine) if of_spark else None
 
 
 def reads_same(selected: TupleSchema, file: TupleSchema, format_: str) -> bool:
     """Return whether Spark's reader returns the same values as the engine.
 
     Args:
-        selected: The columns that the statement needs, with their types in the scan.
+        selected: The columns of files that the statement needs, with their types in the scan.
         file: The schema of the file.
         format_: The format of the file.
     """
@@ -170,28 +179,27 @@ def reads_same(selected: TupleSchema, file: TupleSchema, format_: str) -> bool:
 
 
 def build_relation(
-    split: FileSplit, workspace: str, schema: str, columns: TupleSchema, engine: relations_pb2.Relation | None
+    split: FileSplit, workspace: str, columns: TupleSchema, engine: relations_pb2.Relation | None
 ) -> relations_pb2.Relation:
     """Return the relation that reads the files of a split.
 
     Args:
         split: The files.
         workspace: The name of the workspace.
-        schema: The schema of the scan, as JSON.
-        columns: The columns.
+        columns: The columns of the scan.
         engine: The relation with which the engine reads its files. None if it reads none.
     """
     found = relations_pb2.Relation()
     projected = found if engine is None else found.set_op.left_input
     for column in columns:
-        projected.project.expressions.append(_project(column))
+        projected.project.expressions.append(_project(column, split.paths))
     checked = projected.project.input.filter
     checked.condition.CopyFrom(_unchanged(split, workspace))
     source = checked.input.read.data_source
     source.format = split.format
-    source.schema = schema
-    source.paths.extend(f"file:{split.root}/{file.path}" for file in split.of_spark)
-    source.options.update(_OPTIONS)
+    source.schema = to_spark_schema(TupleSchema(one for one in columns if split.paths.is_read(one))).json()
+    source.paths.extend(map(split.paths.path, split.of_spark))
+    source.options.update({**_OPTIONS, **split.paths.options})
     if engine is not None:
         found.set_op.right_input.CopyFrom(engine)
         found.set_op.set_op_type = relations_pb2.SetOperation.SET_OP_TYPE_UNION
@@ -199,13 +207,10 @@ def build_relation(
     return found
 
 
-def _has_spark_columns(selected: TupleSchema) -> bool:
-    return len(selected) > 0 and all(
-        _has_spark_type(one.type) and not is_implicit(one) and fold_case(one.name) != _METADATA for one in selected
-    )
-
-
 def _has_spark_type(type_: pa.DataType) -> bool:
+    if pt.is_nested(type_):
+        is_known = pt.is_struct(type_) or pt.is_list(type_) or pt.is_map(type_)
+        return is_known and all(_has_spark_type(field.type) for field in inner_fields(type_))
     return bool(
         pt.is_boolean(type_)
         or pt.is_signed_integer(type_)
@@ -240,40 +245,37 @@ def _may_verify(root: Path, file: ListedFile) -> bool:
     return is_current and stat.S_ISREG(status.st_mode)
 
 
-def _project(column: pa.Field) -> expressions_pb2.Expression:
+def _project(column: pa.Field, paths: PathColumns) -> Expression:
     """Return the expression of a column.
 
     The function ``nanvl`` does not change a floating-point column, but Spark does not push filters through it.
     """
-    found = _attribute(_quote(column.name))
-    if not pt.is_floating(column.type):
-        return found
-    named = expressions_pb2.Expression()
-    named.alias.expr.CopyFrom(_call("nanvl", found, found))
-    named.alias.name.append(column.name)
-    return named
+    if is_implicit(column):
+        metadata = to_spark_schema(TupleSchema([column]))[0].metadata
+        return alias(paths.expression(column), column.name, json.dumps(metadata))
+    found = attribute(_quote(column.name))
+    return alias(call("nanvl", found, found), column.name) if pt.is_floating(column.type) else found
 
 
-def _unchanged(split: FileSplit, workspace: str) -> expressions_pb2.Expression:
+def _unchanged(split: FileSplit, workspace: str) -> Expression:
     """Return a condition that is true for listed files, and otherwise fails.
 
     Each file has a number that is made from its size and its modification time. Spark evaluates the condition for each
     file before it starts the tasks, and for each row. Therefore the condition contains no text.
     """
-    modified = _call("unix_millis", _attribute("_metadata.file_modification_time"))
-    number = _call("^", modified, _call("shiftleft", _attribute("_metadata.file_size"), _int(_SIZE_SHIFT)))
+    modified = call("unix_millis", attribute("_metadata.file_modification_time"))
+    number = call("^", modified, call("shiftleft", attribute("_metadata.file_size"), int_literal(_SIZE_SHIFT)))
     planned = sorted({_number(file) for file in split.of_spark})
-    path = _call("substring", _attribute("_metadata.file_path"), _int(len(f"file:{split.root}/") + 1))
-    text = _call(
+    text = call(
         "concat",
-        _text("[LODGE_FILE_CHANGED] '"),
-        path,
-        _text(
+        text_literal("[LODGE_FILE_CHANGED] '"),
+        split.paths.in_workspace(),
+        text_literal(
             f"' in workspace '{workspace}' changed while it was scanned: it was modified. Run the statement again when "
             "no process writes to the file."
         ),
     )
-    return _call("or", _call("in", number, *map(_long, planned)), _call("raise_error", text))
+    return call("or", call("in", number, *map(long_literal, planned)), call("raise_error", text))
 
 
 def _number(file: ListedFile) -> int:
@@ -285,34 +287,3 @@ def _number(file: ListedFile) -> int:
 
 def _quote(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
-
-
-def _attribute(name: str) -> expressions_pb2.Expression:
-    found = expressions_pb2.Expression()
-    found.unresolved_attribute.unparsed_identifier = name
-    return found
-
-
-def _call(function: str, *arguments: expressions_pb2.Expression) -> expressions_pb2.Expression:
-    found = expressions_pb2.Expression()
-    found.unresolved_function.function_name = function
-    found.unresolved_function.arguments.extend(arguments)
-    return found
-
-
-def _int(value: int) -> expressions_pb2.Expression:
-    found = expressions_pb2.Expression()
-    found.literal.integer = value
-    return found
-
-
-def _long(value: int) -> expressions_pb2.Expression:
-    found = expressions_pb2.Expression()
-    found.literal.long = value
-    return found
-
-
-def _text(value: str) -> expressions_pb2.Expression:
-    found = expressions_pb2.Expression()
-    found.literal.string = value
-    return found

@@ -14,24 +14,31 @@ from typing import Final
 
 from engine.readers.columnar.orc_tail import read_varint
 
-_PATH_OF_ONE_NAME: Final = re.compile(
+_PATH: Final = re.compile(
     rb"\x1c\x15[\x00-\x0e]"  # the field meta_data, and its field type
     rb"\x19[\x05\x15\x25\x35\x45\x55\x65\x75\x85\x95\xa5\xb5\xc5\xd5\xe5][\x00-\x12]*"  # its encodings, up to 14
-    rb"\x19\x18([\x80-\xff]{0,4}[\x00-\x7f])"  # its path_in_schema, a list of one text, and the length of this text
+    rb"\x19([\x18\x28\x38\x48\x58\x68\x78\x88\x98\xa8\xb8\xc8\xd8\xe8])"  # its path_in_schema, a list of up to 14 texts
 )
 _CODEC, _NUM_VALUES = b"\x15", b"\x16"
 
 
 def read_codecs(footer: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield the name of the column and the number of the codec of each column chunk.
+    """Yield the path of the column, with dots between its names, and the number of the codec of each column chunk.
 
-    Chunks of columns in structs, lists and maps are left out.
+    Chunks of columns in more than 13 structs, lists and maps are left out.
 
     Args:
         footer: The ``FileMetaData``, as in the file.
     """
-    for found in _PATH_OF_ONE_NAME.finditer(footer):
-        start = found.end()
-        end = start + read_varint(found[1], 0)[0]
+    for found in _PATH.finditer(footer):
+        names = []
+        end = found.end()
+        try:
+            for _ in range(found[1][0] >> 4):
+                length, start = read_varint(footer, end)
+                end = start + length
+                names.append(footer[start:end])
+        except IndexError:
+            continue
         if footer[end : end + 1] == _CODEC and footer[end + 2 : end + 3] == _NUM_VALUES:
-            yield footer[start:end], footer[end + 1] >> 1
+            yield b".".join(names), footer[end + 1] >> 1

@@ -6,12 +6,17 @@ example, Spark refuses timestamps in nanoseconds, and converts old dates if a fi
 Spark compares the statistics of instants in milliseconds with a literal that it has rounded to milliseconds. So it can
 skip rows for a literal with microseconds. Spark cannot decompress Brotli, and has LZO only on some machines.
 
-Only columns outside of structs, lists and maps are marked.
+A struct, list or map is marked if all its values are, and if the file has the three levels of a list or a map that the
+format prescribes today. Spark pushes filters on members of structs down, and compares them with statistics that do not
+include NaN. Therefore structs with floating-point members are not marked.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.types as pt
 
 from engine.readers.columnar.parquet_codecs import read_codecs
 from engine.readers.columnar.spark_marks import mark
@@ -62,17 +67,50 @@ def mark_columns(schema: TupleSchema, metadata: Any, footer: bytes) -> TupleSche
     """
     written: Mapping[bytes, bytes] = metadata.metadata or {}
     parquet = metadata.schema
-    leaves = [parquet.column(number) for number in range(len(parquet))]
-    readable = Counter(name.decode(errors="replace") for name, codec in read_codecs(footer) if codec in _CODECS)
-    marked = {
-        leaf.path
-        for leaf in leaves
-        if "." not in leaf.path
-        and leaf.max_repetition_level == 0
-        and readable[leaf.path] == metadata.num_row_groups
-        and _is_plain(leaf, written)
-    }
-    return TupleSchema(mark(one, FORMAT) if one.name in marked else one for one in schema)
+    found: dict[str, list[Any]] = {}
+    for number in range(len(parquet)):
+        leaf = parquet.column(number)
+        found.setdefault(leaf.path.partition(".")[0], []).append(leaf)
+    codecs = Counter(path.decode(errors="replace") for path, codec in read_codecs(footer) if codec in _CODECS)
+
+    def is_readable(column: pa.Field) -> bool:
+        leaves = found.get(column.name, ())
+        are_plain = all(codecs[leaf.path] == metadata.num_row_groups and _is_plain(leaf, written) for leaf in leaves)
+        return are_plain and [_levels(leaf) for leaf in leaves] == list(_expected_levels(column))
+
+    return TupleSchema(mark(one, FORMAT) if is_readable(one) else one for one in schema)
+
+
+def _levels(leaf: Any) -> tuple[str, int, int]:
+    """Return the path, and how many levels are repeated, and optional or repeated."""
+    return leaf.path, leaf.max_repetition_level, leaf.max_definition_level
+
+
+def _expected_levels(
+    column: pa.Field, path: str = "", repeated: int = 0, defined: int = 0
+) -> Iterator[tuple[str, int, int] | None]:
+    """Yield the levels of each leaf of a column. Yield None if Spark's reader does not read the column like the engine.
+
+    Args:
+        column: A column, or a part of one.
+        path: The path of its parent.
+        repeated: The number of repeated levels above the column.
+        defined: The number of optional or repeated levels above the column.
+    """
+    type_, path, defined = column.type, f"{path}{column.name}", defined + column.nullable
+    if "." in column.name or (pt.is_struct(type_) and any(pt.is_floating(member.type) for member in type_)):
+        yield None
+    elif pt.is_struct(type_):
+        for member in type_:
+            yield from _expected_levels(member, f"{path}.", repeated, defined)
+    elif pt.is_list(type_):
+        element = type_.value_field.with_name("element")
+        yield from _expected_levels(element, f"{path}.list.", repeated + 1, defined + 1)
+    elif pt.is_map(type_):
+        for member in (type_.key_field.with_name("key"), type_.item_field.with_name("value")):
+            yield from _expected_levels(member, f"{path}.key_value.", repeated + 1, defined + 1)
+    else:
+        yield path, repeated, defined
 
 
 def _is_plain(leaf: Any, written: Mapping[bytes, bytes]) -> bool:

@@ -31,7 +31,7 @@ class Scan:
 
     def write(self, name, table, **options):
         path = self.root / name
-        path.parent.mkdir(exist_ok=True, mode=0o755)
+        path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, path, **options)
         os.utime(path, (1_700_000_000, 1_700_000_000))
         return path
@@ -68,10 +68,10 @@ def test_files_with_the_types_of_the_scan(scan):
     [
         pa.table({"A": [1]}),
         pa.table({"a": pa.array([1], pa.int32())}),
-        pa.table({"a": [1], "b": [[1]]}),
+        pa.table({"a": [1], "b": [{"x": 1.5}]}),
         pa.table({"a": [1], "b": pa.array([1], pa.timestamp("ns"))}),
     ],
-    ids=["letter case", "narrower type", "list", "nanoseconds"],
+    ids=["letter case", "narrower type", "struct with floating-point member", "nanoseconds"],
 )
 def test_small_files_that_spark_could_read_beside_others_are_left_to_the_engine(scan, table):
     scan.write("a.parquet", NUMBERS)
@@ -101,19 +101,49 @@ def test_many_small_files_are_left_to_the_engine(scan, monkeypatch):
 
 
 def test_columns_of_partitions(scan):
-    scan.write("year=2025/a.parquet", NUMBERS)
-    scan.write("year=2026/a.parquet", NUMBERS)
-    assert scan.names() is None
+    files = [scan.write(f"year={year}/a.parquet", NUMBERS) for year in (2025, 2026)]
+    paths = [[str(file.relative_to(scan.root)) for file in files], []]
+    assert scan.names() == scan.names(["a", "year"]) == scan.names(["a"]) == scan.names(["year"]) == paths
+
+
+@pytest.mark.parametrize(
+    ("directories", "expected"),
+    [
+        (["key=x", "key=y"], True),
+        (["key=2026-11-24", "key=__HIVE_DEFAULT_PARTITION__"], True),
+        (["key=1", "key=10000000000"], True),
+        (["b=1/key=x", "b=2/key=y"], True),
+        (["key=1.5", "key=2"], False),
+        (["key=2026-11-24T10"], True),
+        (["key=x%3Ay", "key=y"], False),
+        (["key=x=y"], False),
+        (["b/key=x", "c/key=y"], False),
+        (["key=x/b", "key=y/c"], False),
+        (["key=x", "KEY=y"], False),
+        (["dir7=a/key=x"], False),
+        (["b=1/c/key=x"], False),
+    ],
+)
+def test_columns_of_partitions_that_spark_finds(scan, directories, expected):
+    for directory in directories:
+        scan.write(f"{directory}/a.parquet", NUMBERS)
+    assert (scan.names(["a", "key"]) is not None) is expected
+
+
+def test_partitions_below_the_selected_directory(scan):
+    scan.write("b/year=2025/month=1/a.parquet", NUMBERS)
     assert scan.names(["a", "year"]) is None
-    assert scan.names(["a"]) == [["year=2025/a.parquet", "year=2026/a.parquet"], []]
+    for path in ("b", "b/year=*"):
+        found = scan.split(["a", "month"], path=path)
+        assert found.paths.options == {"basePath": f"file:{scan.root}/b"}
+    assert scan.split(["a"], path="b").paths.options == {"recursiveFileLookup": "true"}
 
 
 def test_columns_of_the_path_and_statements_without_columns(scan):
     scan.write("x/a.parquet", NUMBERS)
-    assert scan.names() is None
-    assert scan.names(["a", "filename"]) is None
     assert scan.names([]) is None
-    assert scan.names(["a"]) == [["x/a.parquet"], []]
+    for columns in (None, ["a", "filename"], ["dir0"], ["a"]):
+        assert scan.names(columns) == [["x/a.parquet"], []]
 
 
 @pytest.mark.parametrize("discovery", ["first", "sample"])
@@ -170,6 +200,49 @@ def test_codec_of_each_column(scan):
     assert scan.names() is None
     assert scan.names(["a"]) == [["a.parquet"], []]
     assert scan.names(["b"]) is None
+
+
+def test_codecs_of_nested_columns(scan):
+    table = pa.table({"a": [[1], [2]], "b": [{"x": 1, "y": {"z": "b"}}] * 2, "c": pa.array([[("k", 1)]] * 2, MAP)})
+    codecs = dict.fromkeys(("a.list.element", "b.x", "b.y.z", "c.key_value.key", "c.key_value.value"), "zstd")
+    scan.write("a.parquet", table, compression=codecs, row_group_size=1)
+    assert scan.names() == [["a.parquet"], []]
+    for leaf in codecs:
+        scan.write("a.parquet", table, compression={**codecs, leaf: "brotli"}, row_group_size=1)
+        assert scan.names([leaf[0]]) is None, leaf
+        assert scan.names(["abc".replace(leaf[0], "")[0]]) is not None, leaf
+
+
+MAP = pa.map_(pa.string(), pa.int64())
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (pa.array([[1, None], None, []]), True),
+        (pa.array([[[1.5]]], pa.list_(pa.list_(pa.float32()))), True),
+        (pa.array([[1, 2]], pa.list_(pa.int32(), 2)), True),
+        (pa.array([[("k", 1)], None], MAP), True),
+        (pa.array([[("k", [{"x": 1}])]], pa.map_(pa.string(), pa.list_(pa.struct({"x": pa.int8()})))), True),
+        (pa.array([{"x": 1, "y": {"z": ["a"]}}]), True),
+        (pa.array([{"x": [1.5]}]), True),
+        (pa.array([{"x": 1.5}]), False),
+        (pa.array([{"x": {"y": 1.5}}]), False),
+        (pa.array([[{"x": 1.5}]]), False),
+        (pa.array([{"x": 1000}], pa.struct({"x": pa.timestamp("ns")})), False),
+        (pa.array([{"x": 1000}], pa.struct({"x": pa.time64("us")})), False),
+        (pa.array([{"x.y": 1}]), False),
+        (pa.array([[2**63]], pa.list_(pa.uint64())), False),
+    ],
+)
+def test_nested_columns(scan, column, expected):
+    scan.write("a.parquet", pa.table({"a": column}))
+    assert (scan.names() is not None) is expected
+
+
+def test_lists_without_the_levels_of_the_format(scan):
+    scan.write("a.parquet", pa.table({"a": [[1]]}), use_compliant_nested_type=False)
+    assert scan.names() is None
 
 
 def test_codecs_of_a_file_with_a_large_footer(scan):
@@ -283,7 +356,7 @@ def test_relation_contains_each_file_once(scan):
     engine = relations_pb2.Relation()
     engine.read.data_source.format = "lodge"
     split = scan.split()
-    found = build_relation(split, "dfs", "{}", TupleSchema([pa.field("a", pa.int64())]), engine)
+    found = build_relation(split, "dfs", TupleSchema([pa.field("a", pa.int64())]), engine)
     read = found.set_op.left_input.project.input.filter.input.read.data_source
     assert (read.format, list(read.paths)) == ("parquet", [f"file:{scan.root}/a.parquet"])
     assert found.set_op.right_input == engine
@@ -294,7 +367,7 @@ def test_filters_on_floating_point_columns_are_not_pushed_down(scan):
     table = pa.table({"a": [1], "`b": [1.5], "c": pa.array([1.5], pa.float32())})
     scan.write("a.parquet", table)
     columns = TupleSchema(table.schema)
-    expressions = build_relation(scan.split(), "dfs", "{}", columns, None).project.expressions
+    expressions = build_relation(scan.split(), "dfs", columns, None).project.expressions
     assert expressions[0].unresolved_attribute.unparsed_identifier == "`a`"
     assert [one.alias.name for one in expressions[1:]] == [["`b"], ["c"]]
     function = expressions[1].alias.expr.unresolved_function

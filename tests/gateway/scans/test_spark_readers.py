@@ -47,10 +47,24 @@ OTHERS = {
     "fixed": pa.array([b"ab"] * ROWS, pa.binary(2)),
     "nanos": pa.array([1000] * ROWS, pa.timestamp("ns")),
     "nulls": pa.nulls(ROWS),
-    "many": pa.array([[1, None]] * ROWS),
-    "members": pa.array([{"x": 1}] * ROWS),
+    "measures": pa.array([{"x": 1.5}] * ROWS),
 }
 """Columns that the engine reads, by name."""
+
+NESTED = {
+    "many": pa.array([[1, None], None, [], [2]] * (ROWS // 4)),
+    "texts": pa.array([["a", None], [], None, ["ä"]] * (ROWS // 4)),
+    "lists": pa.array([[[1.5], None, []], None] * (ROWS // 2)),
+    "members": pa.array([{"x": 1, "y": "a"}, {"x": None, "y": None}, None, {"x": 3, "y": None}] * (ROWS // 4)),
+    "deep": pa.array([{"x": {"y": [{"z": True}, None]}}, {"x": {"y": []}}, {"x": None}, None] * (ROWS // 4)),
+    "list_of_members": pa.array(
+        [[{"x": Decimal("1.25"), "y": OLD}, None], [], None, [{"x": None, "y": None}]] * (ROWS // 4)
+    ),
+    "dict": pa.array([[("a", 1), ("b", None)], [], None, [("ä", 2)]] * (ROWS // 4), pa.map_(pa.string(), pa.int64())),
+    "dict_of_lists": pa.array([[(1, [b"x", None])], None] * (ROWS // 2), pa.map_(pa.int32(), pa.list_(pa.binary()))),
+    "instants": pa.array([[datetime(1500, 1, 1, 1, tzinfo=UTC), None]] * ROWS, pa.list_(pa.timestamp("us", "UTC"))),
+}
+"""Columns with structs, lists and maps that Spark's own reader reads, by name."""
 
 
 @pytest.fixture(scope="module")
@@ -240,10 +254,9 @@ def test_instants_of_spark(spark, folder, kind):
     written.coalesce(1).write.mode("overwrite").parquet(str(folder))
     for path in folder.glob("*.parquet"):
         age(path)
-    assert assert_same(spark, folder) == {"engine"}
-    assert assert_same(spark, folder, "at", f"where at = {moment}") == {
-        "spark" if kind.endswith("MICROS") else "engine"
-    }
+    reader = {"spark" if kind.endswith("MICROS") else "engine"}
+    assert assert_same(spark, folder) == reader
+    assert assert_same(spark, folder, "at", f"where at = {moment}") == reader
     found = spark.table(f"dfs.`{folder.name}`")
     assert found.schema == spark.read.parquet(str(folder)).schema
     assert sorted(map(repr, found.collect())) == sorted(map(repr, written.collect()))
@@ -288,11 +301,125 @@ def test_data_frames_can_be_joined_and_cached(spark, folder):
     assert spark.table(f"dfs.`{folder.name}`").select("a").where("a > 997").count() == 2
 
 
-def test_path_columns_are_read_by_engine(spark, folder):
-    (folder / "x").mkdir(mode=0o755)
-    write(folder / "x" / "a.parquet", {"a": COLUMNS["number"]})
+PATHS = ("2025/x/a.parquet", "2025/b.parquet", "2026/x/y/c.parquet", "d.parquet")
+
+
+@pytest.fixture
+def deep_folder(folder):
+    for number, name in enumerate(PATHS):
+        path = folder / name
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        write(path, {"a": pa.array([number], pa.int32())})
+    for path in folder.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "columns", ["*", "a, filename, suffix", "a, fqn, filepath", "a, dir0, dir1, dir2, dir9", "DIR0, FileName", "dir1"]
+)
+def test_columns_of_the_path(spark, deep_folder, columns):
+    assert assert_same(spark, deep_folder, columns) == {"spark"}
+    below = deep_folder / "2026"
+    name = f"dfs.`{deep_folder.name}/{below.name}`"
+    assert rows(spark, f"select {columns} from {name}") == rows(spark, f"select {columns} from {name} {OFF}")
+
+
+@pytest.mark.parametrize("path", ["2026", "20*", "*/x", "2025/b.parquet", "d.parquet"])
+def test_columns_of_the_path_below_the_selected_directory(spark, deep_folder, path):
+    texts = [
+        f"select a, fqn, filepath, filename, suffix, dir0, dir1 from dfs.`{deep_folder.name}/{path}` {options}"
+        for options in ("", OFF)
+    ]
+    assert [readers(spark, text) for text in texts] == [{"spark"}, {"engine"}]
+    assert rows(spark, texts[0]) == rows(spark, texts[1])
+
+
+def files_read(spark, text):
+    """Return how many files Spark's own reader has read."""
+    frame = spark.sql(text)
+    frame.collect()
+    _, nodes = frame.executionInfo.metrics.extract_graph()
+    return sum(one.value for node in nodes.values() for one in node.metrics if one.name == "numFiles")
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("true", 4),
+        ("dir0 = '2025'", 2),
+        ("dir0 in ('2026', '2027')", 1),
+        ("dir0 > '2025'", 1),
+        ("dir1 like 'x%' and a < 100", 2),
+        ("dir0 is null", 1),
+        ("filename between 'b' and 'd'", 2),
+        ("filepath like '%/x'", 1),
+        ("dir0 = 'none'", 0),
+    ],
+)
+def test_conditions_on_columns_of_the_path_exclude_files_of_spark(spark, deep_folder, condition, expected):
+    assert assert_same(spark, deep_folder, "a", f"where {condition}") == {"spark"}
+    assert files_read(spark, f"select a from dfs.`{deep_folder.name}` where {condition}") == expected
+
+
+def test_columns_of_the_path_of_both_readers(spark, deep_folder):
+    (deep_folder / "2025" / "x" / "e.json").write_text('{"a": 7}\n')
+    large = pa.array(range(400_000))
+    (deep_folder / "year=5").mkdir(mode=0o755)
+    for path in (deep_folder / "2025" / "x" / "a.parquet", deep_folder / "year=5" / "f.parquet"):
+        write(path, {"a": large}, compression="none")
+        path.chmod(0o644)
+    where = "where a in (1, 7, 399999)"
+    assert assert_same(spark, deep_folder, "dir1, a, filename, dir0", where) == {"spark", "engine"}
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_nested_columns(spark, folder, value):
+    """The settings of Spark that concern nested columns do not change the result."""
+    write(folder / "a.parquet", {"a": COLUMNS["number"], **NESTED})
+    write(folder / "b.parquet", {"b": COLUMNS["number"], **dict(reversed(NESTED.items()))}, row_group_size=100)
+    for setting in (
+        "parquet.enableNestedColumnVectorizedReader",
+        "parquet.enableVectorizedReader",
+        "parquet.filterPushdown",
+        "parquet.binaryAsString",
+        "optimizer.nestedSchemaPruning.enabled",
+        "caseSensitive",
+        "ansi.enabled",
+    ):
+        spark.conf.set(f"spark.sql.{setting}", value)
+    assert assert_same(spark, folder) == {"spark"}
+    assert assert_same(spark, folder, "a, members.x, deep.x.y, get(lists, 0), dict['a']") == {"spark"}
+    assert assert_same(spark, folder, "get(deep.x.y, 0).z, list_of_members.x", "where a < 9 or b > 990") == {"spark"}
+
+
+CONDITIONS_ON_MEMBERS = (
+    "members.x = 1",
+    "members.x > 1",
+    "members.y is null",
+    "members.x is not null",
+    "members is null",
+    "members = struct(1L, 'a')",
+    "deep.x.y is null",
+    "exists(many, each -> each = 2)",
+    "array_contains(many, 2)",
+    "dict['a'] = 1",
+    "size(dict) = 0",
+)
+
+
+@pytest.mark.parametrize("condition", CONDITIONS_ON_MEMBERS)
+def test_conditions_on_nested_columns(spark, folder, condition):
+    write(folder / "a.parquet", {"a": COLUMNS["number"], **NESTED}, row_group_size=3)
+    assert assert_same(spark, folder, "*", f"where {condition}") == {"spark"}
+    assert rows(spark, f"select a from dfs.`{folder.name}` where {condition}")
+
+
+def test_drifting_nested_columns_are_read_by_engine(spark, folder):
+    write(folder / "a.parquet", {"a": COLUMNS["number"], "m": pa.array([{"x": 1}] * ROWS)})
+    assert assert_same(spark, folder) == {"spark"}
+    write(folder / "b.parquet", {"a": COLUMNS["number"], "m": pa.array([{"x": 1, "y": 2}] * ROWS)})
     assert assert_same(spark, folder) == {"engine"}
-    assert assert_same(spark, folder, "a, filename") == {"engine"}
     assert assert_same(spark, folder, "a") == {"spark"}
 
 
@@ -354,12 +481,44 @@ def test_settings_do_not_change_orc(spark, folder, value):
     assert assert_same(spark, folder) == {"spark"}
 
 
-def test_columns_of_partitions_are_read_by_engine(spark, folder):
-    for directory in ("year=2025", "year=2026"):
+PARTITIONS = {
+    "numbers": ("key=1", "key=-20", "key=007", "key=__HIVE_DEFAULT_PARTITION__"),
+    "large numbers": ("key=1", "key=10000000000", "key=-9223372036854775808"),
+    "days": ("key=2026-11-24", "key=1500-02-28", "key=__HIVE_DEFAULT_PARTITION__"),
+    "texts": ("key=x", "key=007", "key=x-y.z", "key=null", "key=__HIVE_DEFAULT_PARTITION__"),
+    "nothing": ("key=__HIVE_DEFAULT_PARTITION__",),
+    "two levels": ("a=1/key=x", "a=2/key=y", "a=2/key=x"),
+}
+
+
+@pytest.mark.parametrize("directories", PARTITIONS.values(), ids=PARTITIONS)
+def test_columns_of_partitions(spark, folder, directories):
+    for number, directory in enumerate(directories):
+        path = folder / directory
+        path.mkdir(mode=0o755, parents=True)
+        path.parent.chmod(0o755)
+        write(path / "a.parquet", {"n": pa.array([number], pa.int32())})
+    for columns in ("*", "n", "key, n", "KEY", "n, key, dir0, filename"):
+        assert assert_same(spark, folder, columns) == {"spark"}
+    assert assert_same(spark, folder, "key, count(*), max(n)", "group by key") == {"spark"}
+    assert assert_same(spark, folder, where="where key is null") == {"spark"}
+    assert files_read(spark, f"select n from dfs.`{folder.name}` where key is null") == sum(
+        "__HIVE" in each for each in directories
+    )
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_settings_do_not_change_columns_of_partitions(spark, folder, value):
+    for directory in ("Key=1", "Key=02"):
         (folder / directory).mkdir(mode=0o755)
         write(folder / directory / "a.parquet", {"n": COLUMNS["number"]})
-    assert assert_same(spark, folder, "n") == {"spark"}
-    assert assert_same(spark, folder) == {"engine"}
+    spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", value)
+    spark.conf.set("spark.sql.sources.validatePartitionColumns", value)
+    spark.conf.set("spark.sql.caseSensitive", value)
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    assert assert_same(spark, folder) == {"spark"}
+    assert assert_same(spark, folder, "n", "where Key = 2") == {"spark"}
+    assert files_read(spark, f"select n from dfs.`{folder.name}` where Key = 2") == 1
 
 
 def test_files_that_others_can_replace_are_read_by_engine(spark, folder):

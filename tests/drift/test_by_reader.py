@@ -86,7 +86,7 @@ def test_rows_and_types_do_not_depend_on_the_reader(results, case):
         name: ddl(type_) for name, type_ in case.types.items()
     }
     used = readers(explained.result())
-    expected = READERS.get(str(case), READERS.get(case.drift))
+    expected = READERS.get(f"{case.drift}, {case.format}", READERS.get(case.drift))
     if way == "Spark" and expected is not None:
         assert used == expected
     if way == "mixed":

@@ -229,15 +229,8 @@ class FileScan:
         Raises:
             EngineError: If a file cannot be listed or read.
         """
-        listed = self._files()
-        if path_filters:
-            find_implicit = self._find_implicit(
-                schema or TupleSchema(), [file.path for file in listed], is_declared=is_declared
-            )
-            is_accepted = accepting(path_filters, find_implicit)
-            directory = selected_directory(self.source.path)
-            listed = [file for file in listed if is_accepted(FileLocation.of(file.path, directory))]
-        files = [self.open_later(file) for file in listed]
+        accepted, _ = self.filter_files(path_filters, schema or TupleSchema(), is_declared=is_declared)
+        files = [self.open_later(file) for file in accepted]
         target_bytes = int(self.options.partition_bytes or task_bytes(sum(file.size_bytes for file in files)))
         large = [file for file in files if file.size_bytes > target_bytes]
         with ThreadPoolExecutor(_DISCOVERY_THREADS, thread_name_prefix="splits") as pool:
@@ -245,6 +238,31 @@ class FileScan:
             of_large = {file.path: splits for file, splits in zip(large, found, strict=True)}
         of_files = (of_large.get(file.path) or self._splits(file, target_bytes) for file in files)
         return list(pack((one for splits in of_files for one in splits), target_bytes, _OPENING_BYTES))
+
+    def filter_files(
+        self, path_filters: Sequence[PathFilter], schema: TupleSchema, *, is_declared: bool
+    ) -> tuple[Sequence[ListedFile], Sequence[ListedFile]]:
+        """Return the files that filters accept, and the files that they exclude.
+
+        Args:
+            path_filters: The filters of the query. Filters on columns of the table are ignored.
+            schema: The columns of the scan.
+            is_declared: Whether a user has declared the schema.
+
+        Raises:
+            EngineError: If a file cannot be listed.
+        """
+        files = self._files()
+        if not path_filters:
+            return files, ()
+        find_implicit = self._find_implicit(schema, [file.path for file in files], is_declared=is_declared)
+        is_accepted = accepting(path_filters, find_implicit)
+        directory = selected_directory(self.source.path)
+        accepted: list[ListedFile] = []
+        excluded: list[ListedFile] = []
+        for file in files:
+            (accepted if is_accepted(FileLocation.of(file.path, directory)) else excluded).append(file)
+        return accepted, excluded
 
     def batches(
         self,

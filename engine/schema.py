@@ -38,7 +38,10 @@ MAX_DECIMAL_DIGITS = 38
 DEFAULT_VALUE_KEY = b"lodge.default"
 """The metadata key for the default value of a required column, as UTF-8 text."""
 
-IMPLICIT_MARK = {b"SPARK::metadata::json": b'{"lodge.implicit": true}'}
+IMPLICIT = "lodge.implicit"
+"""The metadata key in Spark's schemas for columns that the scan adds itself."""
+
+IMPLICIT_MARK = {b"SPARK::metadata::json": f'{{"{IMPLICIT}": true}}'.encode()}
 """The metadata of a column that the scan adds itself.
 
 The metadata distinguishes this column from a column of the files with the same name. Spark does not preserve any other

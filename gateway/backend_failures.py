@@ -104,7 +104,7 @@ class BackendFailures:
         info = error_info(trailing)
         metadata: Mapping[str, str] = {} if info is None else info.metadata
         condition, error_id = _condition(metadata, words), metadata.get("errorId", "")
-        report = find_report(words) if condition in _WORKER_CONDITIONS else None
+        report = find_scan_report(error)
         if error_id in self._kept.get(call.key, ()) or (report is None and not _may_lack_report(condition, words)):
             return Status(error.code(), words, forwardable(trailing))
         details = await self._details(error_id, call)
@@ -164,6 +164,17 @@ class BackendFailures:
             log.warning("error_details_not_fetched", reason=f"{error.code().name}: {error.details()}")
             return b""
         return details
+
+
+def find_scan_report(error: aio.AioRpcError) -> ErrorReport | None:
+    """Return the report of a scan in the text of a backend error.
+
+    Return None if the error has no report, or if Spark has truncated the text before the report.
+    """
+    words = error.details() or ""
+    info = error_info(tuple(error.trailing_metadata() or ()))
+    condition = "" if info is None else _condition(info.metadata, words)
+    return find_report(words) if condition in _WORKER_CONDITIONS else None
 
 
 def without_traceback(response: bytes) -> bytes:

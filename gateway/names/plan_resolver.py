@@ -82,7 +82,30 @@ class PlanResolver(NameLookup):
         if not scans:
             return ()
         spark_formats = self.settings.first_readers if may_replace_scans(message) else ()
-        return await self.scans.plan(scans, spark_formats, find_single_uses(message, self.settings.dialect))
+        single = find_single_uses(_find_executed(message), self.settings.dialect)
+        return await self.scans.plan(scans, spark_formats, single)
+
+    async def explain_scans(self, message: Message) -> Sequence[ScanSummary]:
+        """Plan the scans in a message that explains a statement, and count the files that conditions exclude.
+
+        Args:
+            message: A plan or an ``AnalyzePlan`` request whose names are resolved.
+
+        Raises:
+            GatewayError: If the files of a scan cannot be listed or examined, or their schemas conflict.
+        """
+        scans = await self.plan_scans(message)
+        plan = _find_executed(message)
+        if self.scans is None or not scans or not isinstance(plan, base_pb2.Plan):
+            return scans
+        return await self.scans.count_pruned_files(plan.root, scans, self.settings.dialect)
+
+
+def _find_executed(message: Message) -> Message:
+    """Return the plan that a request explains. Return any other message unchanged."""
+    if isinstance(message, base_pb2.AnalyzePlanRequest) and message.HasField("explain"):
+        return message.explain.plan
+    return message
 
 
 class _PlanResolution:

@@ -13,8 +13,9 @@ Guarantees:
 3. No step blocks other sessions. Large requests are processed in threads, and files are accessed in threads.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
@@ -40,6 +41,8 @@ from workspace.workspaces import Workspaces
 
 GetResolver = Callable[[], Awaitable[PlanResolver]]
 """Reads the record and settings of a session, and returns its name resolver."""
+
+_PlanScans = Callable[[Message], Coroutine[Any, Any, Sequence[ScanSummary]]]
 
 _TARGETS: Mapping[str, Callable[[commands_pb2.Command], str]] = {
     "write_operation": lambda command: command.write_operation.table.table_name,
@@ -132,10 +135,11 @@ class RequestResolver:
             ):
                 return ResolvedAnalysis(request)
             scans: list[ScanSummary] = []
+            plan_scans = resolver.explain_scans if message.HasField("explain") else resolver.plan_scans
             for plan, compressed in analysis.compressed:
-                scans += await self._plan_scans(key, resolver, compressed.plan)
+                scans += await self._plan_scans(key, plan_scans, compressed.plan)
                 plan.CopyFrom(compressed.to_plan())
-            scans += await self._plan_scans(key, resolver, message)
+            scans += await self._plan_scans(key, plan_scans, message)
             return ResolvedAnalysis(await self._pools.decode(len(request), message.SerializeToString), scans)
 
     async def resolve_deep_plan(
@@ -175,17 +179,17 @@ class RequestResolver:
             if not await self._workspaces.reads.run_or_abandon(_resolve_parts, plan, resolver):
                 return request
             for part in plan.parts:
-                await self._plan_scans(key, resolver, part)
+                await self._plan_scans(key, resolver.plan_scans, part)
             return await self._pools.decode(len(request), plan.encode)
         except UnreadablePlanError:
             await self._refuse_unreadable(error, get_resolver)
             return request
 
-    async def _plan_scans(self, key: SessionKey, resolver: PlanResolver, message: Message) -> Sequence[ScanSummary]:
+    async def _plan_scans(self, key: SessionKey, plan_scans: _PlanScans, message: Message) -> Sequence[ScanSummary]:
         """Plan the scans of a request without an operation. A stop or an interrupt of all operations ends this."""
         if not find_scans(message):
-            return await resolver.plan_scans(message)
-        return await self._plannings.run(key, base_pb2.ExecutePlanRequest(), resolver.plan_scans(message))
+            return await plan_scans(message)
+        return await self._plannings.run(key, base_pb2.ExecutePlanRequest(), plan_scans(message))
 
     async def _refuse_unreadable(self, error: UnreadablePlanError, get_resolver: GetResolver) -> None:
         """Raise a GatewayError if a plan that cannot be decoded must be rejected."""

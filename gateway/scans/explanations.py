@@ -30,7 +30,7 @@ def add_scans_to_rows(answer: Response, scans: Sequence[ScanSummary]) -> Respons
 
     Args:
         answer: The answer of Spark, a table with one row and the column ``plan``. If Spark has stored a long answer
-            instead of sending it, it is returned unchanged.
+            instead of sending it, or if its rows are the lines of an error, the answer is returned unchanged.
         scans: The scans.
     """
     relation = answer.sql_command_result.relation
@@ -38,5 +38,7 @@ def add_scans_to_rows(answer: Response, scans: Sequence[ScanSummary]) -> Respons
         return answer
     data = relation.local_relation.data
     with pa.ipc.open_stream(data) as reader:
-        (plan,) = reader.read_all()[_PLAN_COLUMN].to_pylist()
-    return build_row_response({_PLAN_COLUMN: plan + describe_scans(scans)})
+        plans = reader.read_all()[_PLAN_COLUMN].to_pylist()
+    if len(plans) != 1:
+        return answer
+    return build_row_response({_PLAN_COLUMN: plans[0] + describe_scans(scans)})

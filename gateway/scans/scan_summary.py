@@ -4,7 +4,10 @@ Spark shows a scan only as ``BatchScan lodge``. The text of this module follows 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
+
+from pyspark.sql.connect.proto import relations_pb2
 
 from engine.scan_source import ScanSource
 from engine.storage.listed_file import ListedFile
@@ -22,13 +25,21 @@ class ScanSummary:
     Attributes:
         name: The name of the scan in SQL.
         facts: The properties of the scan, each with its text.
+        relation: The relation of the scan in the statement.
     """
 
     name: str
     facts: Sequence[tuple[str, str]]
+    relation: relations_pb2.Relation
+
+    def with_pruned_files(self, files: int, size_bytes: int) -> Self:
+        """Return the summary with the number and the size of the files that conditions exclude."""
+        of_files, *others = self.facts
+        return replace(self, facts=(of_files, ("Pruned", _describe_size(files, size_bytes)), *others))
 
 
 def summarize_plan(
+    relation: relations_pb2.Relation,
     source: ScanSource,
     files: Sequence[ListedFile],
     sampled: Sequence[ListedFile],
@@ -39,6 +50,7 @@ def summarize_plan(
     """Return the summary of a scan that the gateway has planned.
 
     Args:
+        relation: The relation of the scan.
         source: The scan.
         files: All files of the scan.
         sampled: The files from which the schema comes.
@@ -58,23 +70,26 @@ def summarize_plan(
             ("Readers", ", ".join(f"{reader} {_describe(read)}" for reader, read in readers if read)),
             ("Schema", origin),
         ),
+        relation,
     )
 
 
-def summarize_unplanned(source: ScanSource, schema: str) -> ScanSummary:
+def summarize_unplanned(relation: relations_pb2.Relation, source: ScanSource) -> ScanSummary:
     """Return the summary of a scan whose files Spark lists.
 
     Args:
+        relation: The relation of the scan.
         source: The scan.
-        schema: The declared schema. Empty if the backend discovers the schema.
     """
+    is_declared = bool(relation.read.data_source.schema)
     return ScanSummary(
         _name(source),
         (
             ("Files", "listed by the backend"),
             ("Readers", "Lodge"),
-            ("Schema", "declared" if schema else "discovered by the backend"),
+            ("Schema", "declared" if is_declared else "discovered by the backend"),
         ),
+        relation,
     )
 
 
@@ -92,7 +107,11 @@ def _name(source: ScanSource) -> str:
 
 
 def _describe(files: Sequence[ListedFile]) -> str:
-    return f"{_count(len(files), 'file')} ({_count(sum(file.size_bytes for file in files), 'byte')})"
+    return _describe_size(len(files), sum(file.size_bytes for file in files))
+
+
+def _describe_size(files: int, size_bytes: int) -> str:
+    return f"{_count(files, 'file')} ({_count(size_bytes, 'byte')})"
 
 
 def _count(number: int, noun: str) -> str:

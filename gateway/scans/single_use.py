@@ -135,7 +135,7 @@ _BEFORE_BRACKETS = _FUNCTIONS | frozenset(
     ]
 )
 _KEYWORDS_OF_COPIES = frozenset(["BEGIN", "CALL", "EXECUTE", "LATERAL", "RECURSIVE", "TABLE", "VALUES", "WITH"])
-_MAX_BYTES = 64 * 1024
+MAX_BYTES = 64 * 1024
 """The maximum size of a message, because it is visited on the event loop."""
 
 
@@ -167,7 +167,7 @@ def find_single_uses(message: Message, dialect: Dialect) -> Sequence[Relation]:
         )
     else:
         return []
-    is_plain = message.ByteSize() <= _MAX_BYTES and _has_plain_expressions(message, dialect)
+    is_plain = message.ByteSize() <= MAX_BYTES and _has_plain_expressions(message, dialect)
     return list(_find(root, dialect)) if is_plain else []
 
 
@@ -214,10 +214,10 @@ def _has_plain_expressions(message: Message, dialect: Dialect) -> bool:
             is_known = kind in _EXPRESSIONS
         if not is_known:
             return False
-    return all(_has_plain_expressions(part, dialect) for part in _parts(message))
+    return all(_has_plain_expressions(part, dialect) for part in find_parts(message))
 
 
-def _parts(message: Message) -> Iterator[Message]:
+def find_parts(message: Message) -> Iterator[Message]:
     """Return the messages in a message, except those in maps."""
     for field, value in message.ListFields():
         if field.message_type is None or field.message_type.GetOptions().map_entry:

@@ -45,9 +45,10 @@ def test_statement_names_files_and_origin(spark, folder, mode):
     text = explain(spark, f"explain {mode} select a from dfs.`{folder.name}` where a > 1")
     assert text.startswith("== ")
     assert "BatchScan lodge" in text
-    name, files, readers, schema = scans(text)
+    name, files, pruned, readers, schema = scans(text)
     assert name == f"dfs.`{folder.name}`"
     assert files == "  Files: 3 files (24 bytes)"
+    assert pruned == "  Pruned: 0 files (0 bytes)"
     assert readers == "  Readers: Lodge 3 files (24 bytes)"
     assert schema.startswith("  Schema: discovered in 3 files: ")
 
@@ -88,7 +89,12 @@ def test_creation_of_a_table_names_its_scans(spark, folder):
 
 def test_declared_schema_is_named(spark, folder):
     text = explain(spark, f"explain select a from dfs.`{folder.name}` with (schema = 'a long')")
-    assert scans(text)[1:] == ["  Files: listed by the backend", "  Readers: Lodge", "  Schema: declared"]
+    assert scans(text)[1:] == [
+        "  Files: listed by the backend",
+        "  Pruned: 0 files (0 bytes)",
+        "  Readers: Lodge",
+        "  Schema: declared",
+    ]
 
 
 def test_files_of_sparks_reader_are_counted(spark, folder, tmp_path_factory):
@@ -97,10 +103,17 @@ def test_files_of_sparks_reader_are_counted(spark, folder, tmp_path_factory):
     pq.write_table(pa.table({"a": [1]}), other / "a.parquet")
     os.utime(other / "a.parquet", (0, 0))  # Spark does not read files that were modified a moment ago
     statement = f"explain select a from dfs.`{other.name}` with (spark_readers = true)"
-    _, _, readers, _ = scans(explain(spark, statement))
+    _, _, pruned, readers, _ = scans(explain(spark, statement))
+    assert pruned == "  Pruned: 0 files (0 bytes)"
     assert readers.startswith("  Readers: Spark 1 file (")
 
 
 def test_explanations_without_scans_are_those_of_spark(spark):
     assert "Lodge" not in explain(spark, "explain select id from range(3)")
     assert "Lodge" not in printed(spark.range(3))
+
+
+def test_statements_that_spark_cannot_explain_have_sparks_answer(spark, folder):
+    lines = spark.sql(f"explain select nothing from dfs.`{folder.name}` where dir0 = '2026'").collect()
+    assert lines[0].plan.startswith("Error occurred during query planning")
+    assert any("UNRESOLVED_COLUMN" in line.plan for line in lines)

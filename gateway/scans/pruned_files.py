@@ -1,0 +1,126 @@
+"""Counts the files that the conditions of an explained statement exclude.
+
+Spark decides which conditions it pushes down to a scan when it optimizes the statement. Therefore the gateway lets
+Spark optimize a copy of the statement for each scan. In the copy, the scan has the task ``COUNT_PRUNED``: when Spark
+pushes the filters down to it, it counts the files that they exclude, and ends the optimization with the answer.
+
+Guarantees:
+
+1. A number is the number of files that the statement would exclude if it were executed now. If the gateway does not
+   know the number, the summary does not contain one.
+2. Nothing is executed. Statements that may contain a command are not copied, because Spark executes commands while it
+   analyzes a plan.
+3. An error in a copy does not affect the explained statement.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import islice
+
+import structlog
+from google.protobuf.message import Message
+from pyspark.sql.connect.proto import relations_pb2
+
+from engine.pruned_files import BYTES, COUNT_PRUNED, FILES, PrunedFilesReport
+from engine.scan_source import PLANNED, SINGLE_USE, TASK
+from engine.schema import IMPLICIT
+from gateway.backend_failures import find_scan_report
+from gateway.backend_session import BackendSession
+from gateway.errors import BackendError
+from gateway.scans.scan_summary import ScanSummary
+from gateway.scans.single_use import MAX_BYTES, find_parts
+from gateway.sql.lexer import Dialect, Token, iterate_tokens
+from gateway.sql_relations import find_sql
+
+Relation = relations_pb2.Relation
+
+MAX_SCANS = 8
+"""The maximum number of scans of a statement whose files are counted. Each of them takes Spark about half a second."""
+
+_MODES = frozenset({"LOGICAL", "FORMATTED", "EXTENDED", "CODEGEN", "COST"})
+_RUN_IN_ANALYSIS = frozenset({"catalog", "extension"})
+
+log = structlog.get_logger(__name__)
+
+
+async def count_pruned_files(
+    statement: Relation, scans: Sequence[ScanSummary], backend: BackendSession, dialect: Dialect
+) -> Sequence[ScanSummary]:
+    """Return the summaries of scans with the files that conditions exclude, where Spark can count them.
+
+    Args:
+        statement: The explained query, or the statement ``EXPLAIN``. Its names are resolved and its scans are planned.
+        scans: The summaries of its scans.
+        backend: The session of the statement.
+        dialect: The dialect of the SQL texts in the statement.
+    """
+    if statement.ByteSize() > MAX_BYTES or _may_run_command(_copy_query(statement, dialect), dialect):
+        return scans
+    found = []
+    asked = 0
+    for scan in scans:
+        source = scan.relation.read.data_source
+        if not _may_prune(source):
+            found.append(scan.with_pruned_files(0, 0))
+        elif source.schema and asked < MAX_SCANS:  # without a schema, Spark would discover it again
+            asked += 1
+            source.options[TASK] = COUNT_PRUNED
+            query = _copy_query(statement, dialect)
+            del source.options[TASK]
+            found.append(await _count(query, scan, backend))
+        else:
+            found.append(scan)
+    return found
+
+
+async def _count(query: Relation, scan: ScanSummary, backend: BackendSession) -> ScanSummary:
+    """Return the summary with the files that are excluded from the scan with the task in a query.
+
+    Spark optimizes the query to list its input files, and reads nothing.
+    """
+    try:
+        await backend.list_input_files(query)
+    except BackendError as error:
+        report = find_scan_report(error.error)
+        if report is not None and report.condition == PrunedFilesReport.condition:
+            with suppress(KeyError, ValueError):
+                return scan.with_pruned_files(int(report.parameters[FILES]), int(report.parameters[BYTES]))
+        log.debug("pruned_files_not_counted", scan=scan.name, reason=error.error.details())
+        return scan
+    return scan.with_pruned_files(0, 0)
+
+
+def _may_prune(source: relations_pb2.Read.DataSource) -> bool:
+    """Return whether Spark may push filters down to a scan that has columns of the path."""
+    return SINGLE_USE in source.options and (PLANNED not in source.options or IMPLICIT in source.schema)
+
+
+def _copy_query(statement: Relation, dialect: Dialect) -> Relation:
+    """Return a copy of a statement without the word ``EXPLAIN``."""
+    query = Relation()
+    query.CopyFrom(statement)
+    sql = find_sql(query)
+    if sql is not None:
+        words = _first_words(sql.query, dialect)
+        if words and words[0].keyword == "EXPLAIN":
+            explained = [word for word in words[1:] if word.keyword not in _MODES]
+            sql.query = sql.query[explained[0].start :] if explained else ""
+    return query
+
+
+def _may_run_command(message: Message, dialect: Dialect) -> bool:
+    """Return whether Spark may execute a command when it analyzes a query.
+
+    A SQL text that begins with ``SELECT`` contains no command.
+    """
+    if isinstance(message, Relation):
+        kind = message.WhichOneof("rel_type")
+        if kind in _RUN_IN_ANALYSIS:
+            return True
+        if kind == "sql" and [word.keyword for word in _first_words(message.sql.query, dialect)][:1] != ["SELECT"]:
+            return True
+    return any(_may_run_command(part, dialect) for part in find_parts(message))
+
+
+def _first_words(text: str, dialect: Dialect) -> Sequence[Token]:
+    return list(islice(iterate_tokens(text, dialect), 3))

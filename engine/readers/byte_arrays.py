@@ -75,3 +75,14 @@ def contains_zero(data: ByteArray) -> bool:
 def is_ascii(data: ByteArray) -> bool:
     """Return whether all bytes are ASCII characters."""
     return not len(data) or int(data.max()) < 128
+
+
+def is_utf_8(data: ByteArray) -> bool:
+    """Return whether the bytes are valid UTF-8."""
+    if is_ascii(data):
+        return True
+    try:
+        data.tobytes().decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -12,7 +12,7 @@ import re
 
 import numpy as np
 
-from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, ByteArray, as_byte_array, contains, count, is_ascii
+from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, ByteArray, as_byte_array, contains, count, is_utf_8
 from engine.readers.json_objects.values import MAX_DEPTH
 
 _OPENING = ord("{")
@@ -36,7 +36,7 @@ def safe_lines(data: ByteArray) -> ByteArray | None:
             return None
     if len(data) and data[-1] != LINE_FEED:
         data = as_byte_array(data.tobytes() + b"\n")
-    if not is_ascii(data) and not _is_utf_8(data.tobytes()):
+    if not is_utf_8(data):
         return None
     rows = _count_object_lines(data)
     if rows is None:
@@ -69,11 +69,3 @@ def _max_depth(data: bytes) -> int:
     if not len(levels):
         return 0
     return int((levels - np.minimum(np.minimum.accumulate(levels), 0)).max())
-
-
-def _is_utf_8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

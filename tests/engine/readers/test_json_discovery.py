@@ -127,6 +127,7 @@ def test_regular_lines_are_not_parsed(parsed_rows, rows):
         ('{"name":"\\ud800"}', "surrogate"),
         ('{"name":"\\udc00"}', "surrogate"),
         ('{"name":"\\ud83dx"}', "surrogate"),
+        ('{"name":"\\udc00\\udc00"}', "surrogate"),
         ('{"name":"x}', "line 201: this is not JSON"),
         (b'{"name":"\xff"}', "line 201: the bytes are not UTF-8"),
         (b'{"name":"\xed\xa0\x80"}', "line 201: the bytes are not UTF-8"),

@@ -44,11 +44,12 @@ def drain():
 async def started(drain):
     """The plannings of a replica, a planning of ann, and its task."""
     plannings, work = Plannings(drain), Work()
-    task = asyncio.create_task(plannings.run(ANN, REQUEST, work.run()))
-    await asyncio.sleep(0)
-    yield plannings, work, task
-    task.cancel()
-    await asyncio.wait([task])
+    with plannings.plan(ANN) as planning:
+        task = asyncio.create_task(plannings.run(planning, REQUEST, work.run()))
+        await asyncio.sleep(0.01)
+        yield plannings, work, task
+        task.cancel()
+        await asyncio.wait([task])
 
 
 @pytest.mark.parametrize(

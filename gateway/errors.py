@@ -68,7 +68,6 @@ SPARK_CONDITIONS: Mapping[str, SparkCondition] = MappingProxyType(
             "21S01", "tableName", "tableColumns", "dataColumns"
         ),
         "INTERNAL_ERROR": _condition("XX000", "message"),
-        "INVALID_CURSOR.DISCONNECTED": _condition("HY109"),
         "INVALID_HANDLE.FORMAT": _condition("HY000", "handle"),
         "INVALID_HANDLE.OPERATION_ALREADY_EXISTS": _condition("HY000", "handle"),
         SESSION_CLOSED: _condition("08003", "handle"),

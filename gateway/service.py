@@ -20,7 +20,7 @@ Source: [architecture "Gateway"], [spark-connect-proto base.proto].
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +67,7 @@ from gateway.requests import Request, SessionKey, index_request
 from gateway.response_releases import ResponseReleases
 from gateway.scans.discovery_progress import DiscoveryProgress, is_of_gateway
 from gateway.scans.explanations import add_scans_to_analysis
-from gateway.scans.plannings import Planning, Plannings
+from gateway.scans.plannings import Planning, Plannings, StreamReplacedError
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.statement_audit import ObservedStatement, StatementAudit
@@ -300,6 +300,10 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return details or without_traceback(await self._pass_unary(call))
 
     async def _execute_plan(self, call: "_Call") -> None:
+        with suppress(StreamReplacedError):
+            await self._execute(call)
+
+    async def _execute(self, call: "_Call") -> None:
         call.context.start_statement()
         observed = self._audited.begin(call.request)
         call.progress.is_observed = True
@@ -402,11 +406,14 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         """Follow the planning of a statement, and send the statement to the backend.
 
         Returns:
-            False if Lodge executes the statement.
+            False if Lodge executes the statement, or the backend already knows it.
         """
         with self._audited.follow(self._audited.reattach(call.request)) as count, planning.followed():
-            with lost_after_progress(planning):
-                result = await planning.follow(call.context.write, last_response_id)
+            try:
+                with lost_after_progress(planning):
+                    result = await planning.follow(call.context.write, last_response_id)
+            except StreamReplacedError:
+                return True
             if not isinstance(result, Request):
                 return False
             await send_planned(planning, call.backend, result, call.context, observe=count, drain=self._drain)

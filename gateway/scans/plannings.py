@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.drain import Drain, GatewayStoppingError
-from gateway.errors import CanceledError, GatewayError, SparkError
+from gateway.errors import CanceledError, GatewayError
 from gateway.futures import retrieve_error
 from gateway.requests import Request, SessionKey
 from gateway.scans.discovery_progress import PROGRESS_AFTER_SECONDS, DiscoveryProgress
@@ -40,6 +40,13 @@ Write = Callable[[bytes], Awaitable[None]]
 
 _Result = TypeVar("_Result")
 _KINDS = base_pb2.InterruptRequest.InterruptType
+
+
+class StreamReplacedError(Exception):
+    """A stream of a client whose statement another stream of the client follows now.
+
+    The stream ends without an error and without a last response. A client that still reads it reattaches.
+    """
 
 
 class Planning:
@@ -65,7 +72,7 @@ class Planning:
         self.progress = DiscoveryProgress(progress_after_seconds, self._wake)
         self.has_responded = self.is_kept = self.is_closed = False
         self._task: asyncio.Task[Any] | None = None
-        self._is_interrupted = self._is_without_first_stream = False
+        self._is_interrupted = self._is_without_first_stream = self._has_given_up = False
         self._changed = asyncio.Event()
         self._follower: object = None
         self._streams = 1
@@ -96,6 +103,12 @@ class Planning:
         elif not self._streams:
             self.close()
 
+    def give_up(self) -> None:
+        """End the planning because the gateway does not wait any longer."""
+        self._has_given_up = True
+        self.end()
+        self._wake()
+
     @contextmanager
     def followed(self) -> Iterator[None]:
         """Count a stream as following the planning or its result for the duration of the block."""
@@ -108,16 +121,17 @@ class Planning:
     async def follow(self, write: Write, last_response_id: str) -> Any:
         """Send progress to a client that reattached, until the planning has ended.
 
-        The stream that followed the planning before is disconnected, as in Spark.
+        The stream that followed the planning before does not receive anything from now on.
 
         Returns:
             The result of the planning. None if the planning was closed without a result.
 
         Raises:
-            GatewayError: If the planning failed, or another stream follows it now.
+            GatewayError: If the planning failed.
+            StreamReplacedError: If another stream follows the planning now.
         """
         if await self._send_progress(write, last_response_id, self._is_prepared):
-            raise _disconnected()
+            raise StreamReplacedError
         if self.is_closed:
             return None
         try:
@@ -152,7 +166,8 @@ class Planning:
 
         Raises:
             asyncio.CancelledError: If the stream has ended, or the planning was cancelled.
-            GatewayError: If the work fails, or the client interrupts the statement.
+            GatewayError: If the work fails, or the client interrupts or releases the statement.
+            StreamReplacedError: If another stream has continued the statement.
         """
         if not self._is_without_first_stream:
             try:
@@ -168,7 +183,7 @@ class Planning:
         else:
             await self.keep(detached_timeout_seconds)
         if self.is_closed:
-            raise _disconnected()
+            raise CanceledError
         try:
             return self._result()
         finally:
@@ -179,7 +194,7 @@ class Planning:
         try:
             await self.keep(timeout_seconds)
         except asyncio.CancelledError:
-            raise _disconnected() from None
+            raise StreamReplacedError from None
 
     async def keep(self, timeout_seconds: float) -> None:
         """Wait without the first stream of the statement, while another stream can continue it.
@@ -199,7 +214,7 @@ class Planning:
             remaining_seconds = None
             if not self._streams:
                 remaining_seconds = timeout_seconds + self._unfollowed_since_seconds - time.monotonic()
-                if remaining_seconds <= 0:
+                if remaining_seconds <= 0 or self._has_given_up:
                     break
             try:
                 await self._wait(self._changed, remaining_seconds)
@@ -347,6 +362,7 @@ class Plannings:
         Raises:
             CanceledError: If the client interrupts the statement.
             GatewayStoppingError: If the gateway stops.
+            StreamReplacedError: If another stream of the client has continued the statement.
         """
         earlier = self.find(planning.session, request.operation_id)
         if earlier is not None and earlier is not planning:
@@ -354,7 +370,7 @@ class Plannings:
         self._open.add(planning)
         planning.begin(request, work)
         try:
-            with self._drain.handing_over(planning.hand_over), self._drain.finishing(planning.end):
+            with self._drain.handing_over(planning.hand_over), self._drain.finishing(planning.give_up):
                 result: _Result = await planning.finish(self._detached_timeout_seconds)
                 return result
         finally:
@@ -363,7 +379,7 @@ class Plannings:
 
     async def keep(self, planning: Planning) -> None:
         """Keep the result of a planning for another stream of the client. See :meth:`Planning.keep`."""
-        with self._drain.handing_over(planning.hand_over):
+        with self._drain.handing_over(planning.hand_over), self._drain.finishing(planning.give_up):
             await planning.keep(self._detached_timeout_seconds)
 
     def find(self, session: SessionKey, operation_id: str) -> Planning | None:
@@ -391,7 +407,3 @@ class Plannings:
         """End all plannings."""
         for planning in list(self._open):
             planning.close()
-
-
-def _disconnected() -> SparkError:
-    return SparkError("INVALID_CURSOR.DISCONNECTED", "The cursor is invalid. Another stream follows the operation.")

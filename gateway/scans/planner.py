@@ -180,10 +180,13 @@ class ScanPlanner:
         source.schema = planned.schema
         source.options[FILES] = planned.files
         source.options[PLANNED] = "true"
+        of_engine = source
         if split is not None:
+            of_engine = relations_pb2.Read.DataSource()
+            of_engine.CopyFrom(source)
             await self._reads.run_or_abandon(_replace, relation, split, scan.source.workspace, planned)
         return await self._reads.run_or_abandon(
-            summarize_plan, relation, scan.source, files, sampled, examined=examined, split=split
+            summarize_plan, relation, of_engine, scan.source, files, sampled, examined=examined, split=split
         )
 
     async def _list(self, options: Mapping[str, str], session: "SessionScans") -> _Listing:

@@ -59,15 +59,13 @@ async def count_pruned_files(
     found = []
     asked = 0
     for scan in scans:
-        source = scan.relation.read.data_source
-        if not _may_prune(source):
+        if not _has_path_columns(scan.of_engine):
             found.append(scan.with_pruned_files(0, 0))
-        elif source.schema and asked < MAX_SCANS:  # without a schema, Spark would discover it again
+        elif SINGLE_USE not in scan.of_engine.options:  # filters are pushed down to Spark's own reader only
+            found.append(scan.with_pruned_files(0, 0) if scan.relation.HasField("read") else scan)
+        elif scan.of_engine.schema and asked < MAX_SCANS:  # without a schema, Spark would discover it again
             asked += 1
-            source.options[TASK] = COUNT_PRUNED
-            query = _copy_query(statement, dialect)
-            del source.options[TASK]
-            found.append(await _count(query, scan, backend))
+            found.append(await _count(_copy_for_count(statement, scan, dialect), scan, backend))
         else:
             found.append(scan)
     return found
@@ -90,9 +88,19 @@ async def _count(query: Relation, scan: ScanSummary, backend: BackendSession) ->
     return scan.with_pruned_files(0, 0)
 
 
-def _may_prune(source: relations_pb2.Read.DataSource) -> bool:
-    """Return whether Spark may push filters down to a scan that has columns of the path."""
-    return SINGLE_USE in source.options and (PLANNED not in source.options or IMPLICIT in source.schema)
+def _has_path_columns(source: relations_pb2.Read.DataSource) -> bool:
+    return PLANNED not in source.options or IMPLICIT in source.schema
+
+
+def _copy_for_count(statement: Relation, scan: ScanSummary, dialect: Dialect) -> Relation:
+    """Return a copy of a statement in which the engine counts the files of one scan that are excluded."""
+    planned = Relation()
+    planned.CopyFrom(scan.relation)
+    scan.relation.read.data_source.CopyFrom(scan.of_engine)
+    scan.relation.read.data_source.options[TASK] = COUNT_PRUNED
+    query = _copy_query(statement, dialect)
+    scan.relation.CopyFrom(planned)
+    return query
 
 
 def _copy_query(statement: Relation, dialect: Dialect) -> Relation:

@@ -26,11 +26,13 @@ class ScanSummary:
         name: The name of the scan in SQL.
         facts: The properties of the scan, each with its text.
         relation: The relation of the scan in the statement.
+        of_engine: The data source with which the engine would read all files of the scan.
     """
 
     name: str
     facts: Sequence[tuple[str, str]]
     relation: relations_pb2.Relation
+    of_engine: relations_pb2.Read.DataSource
 
     def with_pruned_files(self, files: int, size_bytes: int) -> Self:
         """Return the summary with the number and the size of the files that conditions exclude."""
@@ -40,6 +42,7 @@ class ScanSummary:
 
 def summarize_plan(
     relation: relations_pb2.Relation,
+    of_engine: relations_pb2.Read.DataSource,
     source: ScanSource,
     files: Sequence[ListedFile],
     sampled: Sequence[ListedFile],
@@ -51,6 +54,7 @@ def summarize_plan(
 
     Args:
         relation: The relation of the scan.
+        of_engine: The data source with which the engine would read all files.
         source: The scan.
         files: All files of the scan.
         sampled: The files from which the schema comes.
@@ -71,6 +75,7 @@ def summarize_plan(
             ("Schema", origin),
         ),
         relation,
+        of_engine,
     )
 
 
@@ -90,6 +95,7 @@ def summarize_unplanned(relation: relations_pb2.Relation, source: ScanSource) ->
             ("Schema", "declared" if is_declared else "discovered by the backend"),
         ),
         relation,
+        relation.read.data_source,
     )
 
 

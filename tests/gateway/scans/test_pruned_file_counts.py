@@ -1,6 +1,7 @@
 """The gateway asks Spark how many files conditions exclude."""
 
 import asyncio
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -51,7 +52,16 @@ def scan_of(relation, options=(SINGLE_USE, PLANNED), schema=IMPLICIT):
     source = relation.read.data_source
     source.format, source.schema = FORMAT, schema
     source.options.update(dict.fromkeys(options, "true"))
-    return ScanSummary("dfs.`x`", (("Files", "3 files"), ("Readers", "Lodge"), ("Schema", "declared")), relation)
+    facts = (("Files", "3 files"), ("Readers", "Lodge"), ("Schema", "declared"))
+    return ScanSummary("dfs.`x`", facts, relation, relation.read.data_source)
+
+
+def read_by_spark(scan):
+    """Let Spark's own reader read the files of a scan."""
+    of_engine = relations_pb2.Read.DataSource()
+    of_engine.CopyFrom(scan.of_engine)
+    scan.relation.project.input.read.data_source.format = "parquet"
+    return replace(scan, of_engine=of_engine)
 
 
 def count(backend, statement, *scans):
@@ -74,6 +84,26 @@ def test_only_the_copy_of_a_query_has_the_task():
     assert query.with_relations.root.sql.query == "select 1"
     assert query.with_relations.references[0].subquery_alias.input.read.data_source.options[TASK] == COUNT_PRUNED
     assert TASK not in scan.relation.read.data_source.options
+
+
+def test_engine_counts_the_files_of_sparks_own_reader():
+    backend = FakeBackend()
+    statement, scan = of_text("explain select 1")
+    scan = read_by_spark(scan)
+    assert count(backend, statement, scan) == [TWO]
+    (query,) = backend.queries
+    counted = query.with_relations.references[0].subquery_alias.input.read.data_source
+    assert (counted.format, counted.options[TASK]) == (FORMAT, COUNT_PRUNED)
+    assert scan.relation.project.input.read.data_source.format == "parquet"
+
+
+@pytest.mark.parametrize("schema", [IMPLICIT, '{"fields":[]}'])
+def test_files_of_sparks_own_reader_without_a_single_use(schema):
+    """Spark pushes filters down to its own reader in this case as well."""
+    statement = relations_pb2.Relation()
+    statement.with_relations.root.sql.query = "select 1"
+    scan = read_by_spark(scan_of(statement.with_relations.references.add(), (PLANNED,), schema))
+    assert count(FakeBackend(), statement, scan) == [UNKNOWN if schema == IMPLICIT else NONE]
 
 
 def test_number_follows_the_files():

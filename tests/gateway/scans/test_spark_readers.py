@@ -359,7 +359,9 @@ def files_read(spark, text):
 )
 def test_conditions_on_columns_of_the_path_exclude_files_of_spark(spark, deep_folder, condition, expected):
     assert assert_same(spark, deep_folder, "a", f"where {condition}") == {"spark"}
-    assert files_read(spark, f"select a from dfs.`{deep_folder.name}` where {condition}") == expected
+    text = f"select a from dfs.`{deep_folder.name}` where {condition}"
+    assert files_read(spark, text) == expected
+    assert f"  Pruned: {len(PATHS) - expected} file" in plan_of(spark, text)
 
 
 def test_columns_of_the_path_of_both_readers(spark, deep_folder):

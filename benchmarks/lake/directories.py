@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv, orc
 
 from benchmarks.scan_files import rows, write_json, write_parquet
@@ -88,6 +89,16 @@ def directories(*, small_files: list[int], text_mb: int, columnar_rows: int) -> 
         {"header": "true", "inferSchema": "true"},
         {"header": "true"},
     )
+    yield Directory(
+        "csv_lines",
+        "csv",
+        f"the same with line breaks in quoted text, {text_mb:,} MB in {LARGE_FILES} files, against multiLine",
+        rows_of_csv * LARGE_FILES,
+        Goal(0.2, 0.2),
+        _copies(rows_of_csv, "csv", _write_csv_with_line_breaks),
+        {"header": "true", "inferSchema": "true", "multiLine": "true"},
+        {"header": "true"},
+    )
     for format_, write_one in (("parquet", write_parquet), ("orc", orc.write_table)):
         for drifts in (False, True):
             yield Directory(
@@ -100,6 +111,11 @@ def directories(*, small_files: list[int], text_mb: int, columnar_rows: int) -> 
                 _columnar_files(columnar_rows // COLUMNAR_FILES, format_, write_one, drifts=drifts),
                 {"mergeSchema": "true"} if drifts else {},
             )
+
+
+def _write_csv_with_line_breaks(table: pa.Table, path: Path) -> None:
+    notes = pc.replace_substring(table["note"], "order ", "order\n")
+    csv.write_csv(table.set_column(table.schema.get_field_index("note"), "note", notes), path)
 
 
 def _small_files(count: int, format_: str, write: Callable[[pa.Table, Path], None]) -> Callable[[Path], None]:

@@ -31,6 +31,8 @@ import re
 import stat
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
+from operator import xor
 from pathlib import Path
 from typing import Final
 
@@ -79,7 +81,8 @@ _OPTIONS: Final = {
     "orc.force.positional.evolution": "false",
 }
 
-_SIZE_SHIFT: Final = 21
+_SIZE_SHIFTS: Final = (21, 45)
+"""Where the size of a file is in its number. A size with other low bits changes bits of years in the time."""
 
 _CHECKSUM_HEADER_BYTES: Final = 8
 _CHECKSUM_BYTES: Final = 4
@@ -261,10 +264,11 @@ def _unchanged(split: FileSplit, workspace: str) -> Expression:
     """Return a condition that is true for listed files, and otherwise fails.
 
     Each file has a number that is made from its size and its modification time. Spark evaluates the condition for each
-    file before it starts the tasks, and for each row. Therefore the condition contains no text.
+    file before it starts the tasks, and for each row. Therefore the condition contains no text and no division.
     """
-    modified = call("unix_millis", attribute("_metadata.file_modification_time"))
-    number = call("^", modified, call("shiftleft", attribute("_metadata.file_size"), int_literal(_SIZE_SHIFT)))
+    modified = call("unix_micros", attribute("_metadata.file_modification_time"))
+    size = attribute("_metadata.file_size")
+    number = reduce(partial(call, "^"), (call("shiftleft", size, int_literal(by)) for by in _SIZE_SHIFTS), modified)
     planned = sorted({_number(file) for file in split.of_spark})
     text = call(
         "concat",
@@ -280,8 +284,8 @@ def _unchanged(split: FileSplit, workspace: str) -> Expression:
 
 def _number(file: ListedFile) -> int:
     """Return the number that Spark computes for a file, as a signed 64-bit integer."""
-    shifted = (file.size_bytes << _SIZE_SHIFT) & (2**64 - 1)
-    number = (int(file.version) // 1_000_000) & (2**64 - 1) ^ shifted
+    microseconds = int(file.version) // 1_000_000 * 1000
+    number = reduce(xor, (file.size_bytes << by for by in _SIZE_SHIFTS), microseconds) % 2**64
     return number - 2**64 if number >= 2**63 else number
 
 

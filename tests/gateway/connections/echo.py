@@ -63,7 +63,8 @@ def client(
         pair: The key and the certificate of the client.
         options: Further options of the channel.
     """
-    all_options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0), *options]
+    defaults = {"grpc.use_local_subchannel_pool": 1, "grpc.enable_retries": 0}
+    all_options = list({**defaults, **dict(options)}.items())
     if ca is None:
         return aio.insecure_channel(address, options=all_options)
     key, certificate = pair or (None, None)

@@ -119,8 +119,10 @@ async def test_guarantee_3_idle_connection_is_closed_and_opened_again() -> None:
 
 
 async def test_guarantee_3_streams_of_an_old_connection_continue_and_no_call_fails() -> None:
+    """As in every client by default, gRPC sends a call again that the old connection did not accept any more."""
     limits = replace(LIMITS, age_seconds=0.5, age_grace_seconds=30.0)
-    async with listening(limits=limits) as (_, addresses), client(addresses.main) as channel:
+    sends_again = [("grpc.enable_retries", 1)]
+    async with listening(limits=limits) as (_, addresses), client(addresses.main, options=sends_again) as channel:
         stream = channel.stream_stream(STREAM)()
         for number in range(60):
             message = str(number).encode()

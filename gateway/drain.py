@@ -20,8 +20,6 @@ Guarantees:
 3. Only this gateway can create a permanent table that it has begun to create. The statement can finish until
    :meth:`Drain.give_up`. Then it is undone.
 4. A Lodge statement that has not begun does not begin after the handover.
-5. A discovery whose progress the client has received can finish until :meth:`Drain.give_up`, because the client does
-   not send the statement again. The stream ends when the backend has answered the statement.
 
 After :class:`GatewayStoppingError`, a client reattaches at another gateway. If that gateway finds neither the statement
 nor its answer, as in guarantees 3 and 4, the client sends the statement again.

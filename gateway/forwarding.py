@@ -5,8 +5,7 @@ Guarantees:
 1. Each response is forwarded with exactly the bytes that were received. Each request is forwarded as
    :attr:`gateway.requests.Request.data`.
 2. The client receives the initial metadata, the trailing metadata, the status and the error details from the backend.
-   Only metadata that every gRPC server sets itself is removed, and the initial metadata of a call for which the
-   gateway itself has sent a response before, such as the progress of discovery.
+   Only metadata that every gRPC server sets itself is removed.
 3. The backend never receives the client's credentials, with or without an authentication method. It does not receive
    metadata either with which proxies tell the identity or the address of a client, such as ``x-forwarded-user``.
 4. A reset of the connection to the backend is repaired. A unary call is repeated, if that does no harm. After any other
@@ -118,7 +117,7 @@ class RequestStream:
             raise
 
 
-async def forward_unary(backend: Backend, method: str, request: bytes, context: AdmittedCall) -> bytes:
+async def forward_unary(backend: Backend, method: str, request: bytes, context: Context) -> bytes:
     """Forward a call with a single request and a single response.
 
     If the connection to the backend is reset, and a second call does no harm, the call is repeated. A repetition can
@@ -155,7 +154,7 @@ def _is_reset(error: BaseException) -> bool:
     return isinstance(error, aio.AioRpcError) and error.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def forward_upload(backend: Backend, method: str, requests: RequestStream, context: AdmittedCall) -> bytes:
+async def forward_upload(backend: Backend, method: str, requests: RequestStream, context: Context) -> bytes:
     """Forward a call with a stream of requests and a single response.
 
     Raises:
@@ -177,7 +176,6 @@ async def forward_responses(
     *,
     observe: ResponseObserver,
     drain: Drain,
-    on_arrival: Callable[[], None] | None = None,
 ) -> None:
     """Forward a call with a single request and a stream of responses.
 
@@ -188,31 +186,19 @@ async def forward_responses(
         context: The call of the client.
         observe: A function that is called with each response, before the response is sent.
         drain: Ends the stream when the gateway stops, if the client can reattach to the operation.
-        on_arrival: A function that is called with the first response. Until then, a stop of the gateway does not end
-            the stream, because the client cannot reattach. None if the client sends the request again.
 
     Raises:
         aio.AioRpcError: If the call to the backend fails.
         GatewayStoppingError: If the gateway stops.
     """
     call = backend.unary_stream(SERVICE + request.method)(data, **call_arguments(context))
-    awaits_arrival = on_arrival is not None
 
     def end() -> None:
-        if _is_reattachable(request) and not awaits_arrival:
+        if _is_reattachable(request):
             call.cancel()
 
-    def arrive(response: bytes) -> None:
-        nonlocal awaits_arrival
-        if awaits_arrival and on_arrival is not None:
-            awaits_arrival = False
-            on_arrival()
-            if drain.is_handing_over:
-                end()
-        observe(response)
-
     with drain.handing_over(end):
-        await _pass_stream(call, context, observe if on_arrival is None else arrive)
+        await _pass_stream(call, context, observe)
 
 
 def _is_reattachable(request: Request) -> bool:
@@ -283,14 +269,14 @@ async def _pass_stream(call: Any, context: AdmittedCall, observe: ResponseObserv
         call.cancel()
 
 
-async def _pass_metadata(call: Any, context: AdmittedCall) -> None:
+async def _pass_metadata(call: Any, context: Context) -> None:
     await _pass_initial_metadata(call, context)
     _set_trailing(context, await call.trailing_metadata() or ())
 
 
-async def _pass_initial_metadata(call: Any, context: AdmittedCall) -> None:
+async def _pass_initial_metadata(call: Any, context: Context) -> None:
     initial = forwardable(await call.initial_metadata() or ())
-    if initial and not context.has_responded:
+    if initial:
         await context.send_initial_metadata(initial)
 
 

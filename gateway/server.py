@@ -24,7 +24,6 @@ from gateway.metrics import GatewayMetrics, GatewayState
 from gateway.names.path_checks import PathChecks
 from gateway.operations import Operation, Operations
 from gateway.request_pools import RequestPools
-from gateway.scans.discovery_progress import PROGRESS_AFTER_SECONDS
 from gateway.scans.planner import ScanPlanner
 from gateway.scans.plannings import Plannings
 from gateway.service import SparkConnectService
@@ -135,7 +134,7 @@ class Gateway:
         except OSError:
             await self._storage.run_lease(self._storage.leases.delete, self._replica)
             raise
-        plannings = Plannings(self._drain, config.detached_timeout_seconds, PROGRESS_AFTER_SECONDS)
+        plannings = Plannings(self._drain)
         self._statements = statements = OwnStatements(
             replica=self._replica,
             storage=self._storage,

@@ -18,9 +18,8 @@ This module converts every error to a gRPC status. It contains one of the top-le
 Source: [architecture "Gateway"], [spark-connect-proto base.proto].
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,13 +60,11 @@ from gateway.names.plan_resolver import PlanResolver
 from gateway.names.request_resolver import RequestResolver, ResolvedAnalysis
 from gateway.operations import Operation, Operations
 from gateway.plan_decoding import PlanDecoder, UnreadablePlanError
-from gateway.planned_statements import lost_after_progress, send_planned, without_progress_id
 from gateway.request_pools import RequestPools
 from gateway.requests import Request, SessionKey, index_request
 from gateway.response_releases import ResponseReleases
-from gateway.scans.discovery_progress import DiscoveryProgress, is_of_gateway
 from gateway.scans.explanations import add_scans_to_analysis
-from gateway.scans.plannings import Planning, Plannings, StreamReplacedError
+from gateway.scans.plannings import Plannings
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.statement_audit import ObservedStatement, StatementAudit
@@ -153,7 +150,6 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         }
 
     async def stop(self) -> None:
-        self._plannings.stop()
         await self._releases.stop()
 
     def service(self, handler_call_details: Any) -> Any:
@@ -300,38 +296,21 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return details or without_traceback(await self._pass_unary(call))
 
     async def _execute_plan(self, call: "_Call") -> None:
-        with suppress(StreamReplacedError):
-            await self._execute(call)
-
-    async def _execute(self, call: "_Call") -> None:
         call.context.start_statement()
         observed = self._audited.begin(call.request)
         call.progress.is_observed = True
-        with (
-            self._audited.follow(observed) as count,
-            self._plannings.plan(call.key, call.context.write) as planning,
-        ):
-            with lost_after_progress(planning):
-                result = await self._start_or_resolve(call, observed, planning)
+        with self._audited.follow(observed) as count:
+            result = await self._start_or_resolve(call, observed)
             if isinstance(result, Operation):
                 result.on_end(call.context.keep_statement())
                 self._audited.finish_with(result, observed)
                 await self._send(result, "", call.context)
-            elif planning.is_kept:
-                try:
-                    await send_planned(planning, call.backend, result, call.context, observe=count, drain=self._drain)
-                except asyncio.CancelledError:
-                    if not planning.is_closed:
-                        await self._plannings.keep(planning)
-                    raise
             else:
                 await forward_responses(
                     call.backend, call.request, result.data, call.context, observe=count, drain=self._drain
                 )
 
-    async def _start_or_resolve(
-        self, call: "_Call", observed: ObservedStatement | None, planning: Planning
-    ) -> Operation | Request:
+    async def _start_or_resolve(self, call: "_Call", observed: ObservedStatement | None) -> Operation | Request:
         """Return the started operation of a Lodge statement. For other plans, return the request for the backend.
 
         The plan is in memory only until this method returns, because the result can take hours.
@@ -345,25 +324,23 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 decoded = await self._plans.decode(plan)
                 self._audited.describe(observed, decoded.plan)
                 await self._paths.check(request.data, [decoded.plan])
-                operation = await self._statements.start(call.existing, request, decoded.plan, call.metadata, planning)
+                operation = await self._statements.start(call.existing, request, decoded.plan, call.metadata)
                 if operation is not None:
                     return operation
-                return await self._resolution.resolve_execution(
-                    request, decoded, lambda: self._names(call, planning.progress), planning
-                )
+                return await self._resolution.resolve_execution(request, decoded, lambda: self._names(call))
             except UnreadablePlanError as error:
                 data = await self._resolution.resolve_deep_plan(
                     call.key, request.data, base_pb2.ExecutePlanRequest, error, lambda: self._names(call)
                 )
                 return request.with_data(data)
 
-    async def _names(self, call: "_Call", progress: DiscoveryProgress | None = None) -> PlanResolver:
+    async def _names(self, call: "_Call") -> PlanResolver:
         """Return the resolver for the names in a request that contains a plan."""
         session = call.existing
         client = base_pb2.ExecutePlanRequest(
             session_id=session.key.client_session_id, user_context=call.request.user_context
         )
-        return await self._statements.names(session, BackendSession(session.backend, client, call.metadata), progress)
+        return await self._statements.names(session, BackendSession(session.backend, client, call.metadata))
 
     async def _send(self, operation: Operation, last_response_id: str, context: AdmittedCall) -> None:
         async with self._operations.follow(operation):
@@ -385,39 +362,18 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     async def _reattach_execute(self, call: "_Call") -> None:
         call.context.follow_statement()
         message = call.request.decode(base_pb2.ReattachExecuteRequest)
-        planning = self._plannings.find(call.key, call.request.operation_id)
-        if planning is not None and await self._continue(planning, message.last_response_id, call):
-            return
         operation = self._operations.find(call.key, call.request.operation_id)
         if operation is None and call.session is not None:
             operation = await self._statements.follow(call.session, message, call.metadata)
             if operation is not None:
                 self._audited.finish_with(operation, self._audited.reattach(call.request))
         if operation is None:
-            request = without_progress_id(call.request, message)
-            with self._audited.follow(self._audited.reattach(request)) as count:
+            with self._audited.follow(self._audited.reattach(call.request)) as count:
                 await forward_responses(
-                    call.backend, request, request.data, call.context, observe=count, drain=self._drain
+                    call.backend, call.request, call.request.data, call.context, observe=count, drain=self._drain
                 )
             return
         await self._send(operation, message.last_response_id, call.context)
-
-    async def _continue(self, planning: Planning, last_response_id: str, call: "_Call") -> bool:
-        """Follow the planning of a statement, and send the statement to the backend.
-
-        Returns:
-            False if Lodge executes the statement, or the backend already knows it.
-        """
-        with self._audited.follow(self._audited.reattach(call.request)) as count, planning.followed():
-            try:
-                with lost_after_progress(planning):
-                    result = await planning.follow(call.context.write, last_response_id)
-            except StreamReplacedError:
-                return True
-            if not isinstance(result, Request):
-                return False
-            await send_planned(planning, call.backend, result, call.context, observe=count, drain=self._drain)
-            return True
 
     async def _release_execute(self, call: "_Call") -> bytes:
         message = call.request.decode(base_pb2.ReleaseExecuteRequest)
@@ -432,13 +388,8 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             return answer.SerializeToString()
         key = (call.key, call.request.operation_id)
         if message.HasField("release_until"):
-            if is_of_gateway(message.release_until.response_id):  # the backend does not know it
-                return answer.SerializeToString()
             self._releases.defer(key, call.backend, call.request.data, call.metadata)
             return answer.SerializeToString()
-        planning = self._plannings.find(*key)
-        if planning is not None:
-            planning.close()
         self._releases.discard(key, call.backend)
         response = await self._pass_unary(call)
         self._audited.release(call.request)
@@ -465,7 +416,6 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return answer.SerializeToString()
 
     async def _release_session(self, call: "_Call") -> bytes:
-        self._plannings.end_session(call.key)
         await self._operations.end_session(call.key)
         session = call.session
         if session is None:

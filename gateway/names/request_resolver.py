@@ -33,7 +33,7 @@ from gateway.names.word_search import WordSearch
 from gateway.plan_decoding import DecodedAnalysis, DecodedPlan, PlanDecoder, UnreadablePlanError
 from gateway.request_pools import RequestPools
 from gateway.requests import Request, SessionKey
-from gateway.scans.plannings import Planning, Plannings
+from gateway.scans.plannings import Plannings
 from gateway.scans.scan_summary import ScanSummary
 from gateway.sql.name_syntax import parse_name
 from gateway.sql_relations import find_sql_relation
@@ -89,16 +89,13 @@ class RequestResolver:
         self._plans = PlanDecoder(pools)
         self._cached_search: tuple[Workspaces, WordSearch] | None = None
 
-    async def resolve_execution(
-        self, request: Request, decoded: DecodedPlan, get_resolver: GetResolver, planning: Planning
-    ) -> Request:
+    async def resolve_execution(self, request: Request, decoded: DecodedPlan, get_resolver: GetResolver) -> Request:
         """Resolve the names in an ``ExecutePlan`` request.
 
         Args:
             request: The request.
             decoded: The plan of the request.
             get_resolver: A function that returns the resolver of the session.
-            planning: The planning of the statement.
 
         Returns:
             The request with all names resolved.
@@ -110,13 +107,8 @@ class RequestResolver:
         resolver = await self._get_needed_resolver(request.data, decoded.plan, get_resolver, is_needed=is_compressed)
         if resolver is None or not await self._workspaces.reads.run_or_abandon(resolver.resolve, decoded.plan):
             return request
-        if not find_scans(decoded.plan):
-            return await self._plan_and_encode(request, decoded, resolver)
-        work = self._plan_and_encode(request, decoded, resolver)
-        return await self._plannings.run(planning, request.decode_without_plan(), work)
-
-    async def _plan_and_encode(self, request: Request, decoded: DecodedPlan, resolver: PlanResolver) -> Request:
-        await resolver.plan_scans(decoded.plan)
+        if find_scans(decoded.plan):
+            await self._plannings.run(request.key, request.decode_without_plan(), resolver.plan_scans(decoded.plan))
         encoded = await self._plans.encode(decoded)
         return await self._pools.decode(len(request.data), request.with_plan, encoded)
 
@@ -197,8 +189,7 @@ class RequestResolver:
         """Plan the scans of a request without an operation. A stop or an interrupt of all operations ends this."""
         if not find_scans(message):
             return await plan_scans(message)
-        with self._plannings.plan(key) as planning:
-            return await self._plannings.run(planning, base_pb2.ExecutePlanRequest(), plan_scans(message))
+        return await self._plannings.run(key, base_pb2.ExecutePlanRequest(), plan_scans(message))
 
     async def _refuse_unreadable(self, error: UnreadablePlanError, get_resolver: GetResolver) -> None:
         """Raise a GatewayError if a plan that cannot be decoded must be rejected."""

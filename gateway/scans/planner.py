@@ -25,7 +25,6 @@ import secrets
 import threading
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from weakref import WeakValueDictionary
@@ -48,7 +47,6 @@ from gateway.errors import ScanFailedError, storage_unavailable
 from gateway.file_systems import file_systems
 from gateway.pools import Pool
 from gateway.scans.discovery_job import find_place, find_schemas
-from gateway.scans.discovery_progress import DiscoveryProgress
 from gateway.scans.engine_artifact import EngineDelivery
 from gateway.scans.pruned_files import count_pruned_files
 from gateway.scans.remembered_schemas import ExaminedScan, RememberedSchemas
@@ -219,12 +217,8 @@ class ScanPlanner:
         self._count(len(sampled) - len(unknown), len(unknown))
         found: Sequence[bytes] = ()
         if unknown:
-            progress = nullcontext() if session.progress is None else session.progress.job()
             async with self._remembered.recording(examined, files) as remember:
-                with progress as on_progress:
-                    found = await find_schemas(
-                        session.backend, options, unknown, self._reads, on_schema=remember, on_progress=on_progress
-                    )
+                found = await find_schemas(session.backend, options, unknown, self._reads, remember)
         return await self._reads.run_or_abandon(_complete, known, found), len(unknown)
 
 
@@ -237,14 +231,12 @@ class SessionScans:
         principal: The client.
         backend: The session at the backend.
         workspaces: All workspaces.
-        progress: Receives the progress of discovery. None if the client cannot receive it.
     """
 
     planner: ScanPlanner
     principal: Principal
     backend: BackendSession
     workspaces: Workspaces
-    progress: DiscoveryProgress | None = None
 
     def keep_data_frames(self) -> None:
         """See :meth:`ScanPlanner.keep_data_frames`."""

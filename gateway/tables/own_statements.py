@@ -8,7 +8,7 @@ and for all other commands.
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -29,9 +29,8 @@ from gateway.operations import Operation, Operations, Runner
 from gateway.request_pools import RequestPools
 from gateway.requests import Request
 from gateway.responses import Response, build_row_response
-from gateway.scans.discovery_progress import DiscoveryProgress
 from gateway.scans.planner import ScanPlanner, SessionScans
-from gateway.scans.plannings import Planning, Plannings
+from gateway.scans.plannings import Plannings
 from gateway.session_settings import SessionSettings
 from gateway.sessions.adoption import find_abandoned
 from gateway.sessions.registry import Sessions
@@ -136,17 +135,10 @@ class OwnStatements:
         await self._executor.stop()
         await self._administration.stop()
 
-    async def names(
-        self, session: Session, backend: BackendSession, progress: DiscoveryProgress | None = None
-    ) -> PlanResolver:
+    async def names(self, session: Session, backend: BackendSession) -> PlanResolver:
         """Return a resolver for the names in a session.
 
         The resolver uses the current tables and settings of the session.
-
-        Args:
-            session: The session of the client.
-            backend: The session at the backend.
-            progress: Receives the progress of discovery. None if the client cannot receive it.
 
         Raises:
             GatewayError: If the session has ended, or the storage or the backend fails.
@@ -155,22 +147,17 @@ class OwnStatements:
         record = await self._read_record(session, backend, settings)
         if await self._tables.complete_published(_execution_of_lodge(session, backend), record):
             record = await self._read_record(session, backend, settings)
-        return self._resolver(session, backend, record, settings, progress)
+        return self._resolver(session, backend, record, settings)
 
     def _resolver(
-        self,
-        session: Session,
-        backend: BackendSession,
-        record: SessionRecord,
-        settings: SessionSettings,
-        progress: DiscoveryProgress | None,
+        self, session: Session, backend: BackendSession, record: SessionRecord, settings: SessionSettings
     ) -> PlanResolver:
         workspaces = self._workspaces.now
-        scans = SessionScans(self._planner, session.key.principal, backend, workspaces, progress)
+        scans = SessionScans(self._planner, session.key.principal, backend, workspaces)
         return PlanResolver(workspaces, record.tables, settings, scans)
 
     async def start(
-        self, session: Session, request: Request, plan: base_pb2.Plan, metadata: Metadata, planning: Planning
+        self, session: Session, request: Request, plan: base_pb2.Plan, metadata: Metadata
     ) -> Operation | None:
         """Start the operation of a plan that Lodge executes.
 
@@ -179,7 +166,6 @@ class OwnStatements:
             request: The ``ExecutePlan`` request of the client.
             plan: The plan of the request.
             metadata: The metadata of the request.
-            planning: The planning of the statement.
 
         Returns:
             The operation. None if Spark executes the plan.
@@ -212,27 +198,19 @@ class OwnStatements:
             return operation
         if await self._tables.complete_published(execution, record):
             record = await self._read_record(session, backend, settings)
-        names = self._resolver(session, backend, record, settings, planning.progress)
+        names = self._resolver(session, backend, record, settings)
         context = StatementContext(execution, record, names, self._workspaces.reads)
-        find: Callable[[], Coroutine[Any, Any, Runner | None]]
+        work: Coroutine[Any, Any, Runner | None]
         if relation is not None and sql is not None and recognition is not None and statement is not None:
             evaluated = await recognition.evaluate_names(statement, sql, settings.dialect)
-            find = partial(self._sql.work, statement, SqlStatement(context, relation, evaluated))
+            work = self._sql.work(statement, SqlStatement(context, relation, evaluated))
         else:
-            find = partial(self._commands.work, context, plan)
-        return await self._plannings.run(planning, operation.request, self._start(execution, find, planning))
-
-    async def _start(
-        self, execution: Execution, find: Callable[[], Coroutine[Any, Any, Runner | None]], planning: Planning
-    ) -> Operation | None:
-        """Start the operation of a statement whose work a function finds."""
-        runner = await find()
+            work = self._commands.work(context, plan)
+        runner = await self._plannings.run(session.key, operation.request, work)
         if runner is None:
             return None
-        if planning.has_responded and self._drain.is_handing_over:
-            raise statement_lost()  # it does not begin here, and the client does not send it again
-        self._operations.start(execution.operation, lambda: self._run_or_follow(runner, execution))
-        return execution.operation
+        self._operations.start(operation, lambda: self._run_or_follow(runner, execution))
+        return operation
 
     async def running_writes(self, session: Session) -> Mapping[str, str]:
         """Return the backend operation ids of the running writes.

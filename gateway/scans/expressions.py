@@ -13,9 +13,13 @@ def attribute(name: str) -> Expression:
 
 
 def call(function: str, *arguments: Expression) -> Expression:
-    """Return the call of a function."""
+    """Return the call of a function or an operator of Spark.
+
+    The name is qualified, because a session can have temporary functions of the same name.
+    """
     found = Expression()
-    found.unresolved_function.function_name = function
+    found.unresolved_function.function_name = f"system.builtin.`{function}`"
+    found.unresolved_function.is_user_defined_function = True  # only then does Spark parse a qualified name
     found.unresolved_function.arguments.extend(arguments)
     return found
 

@@ -5,8 +5,8 @@ Guarantees:
 1. Implicit columns, such as ``filename`` and ``dir0``, are expressions of Spark's column ``_metadata.file_path``. They
    have the values of :mod:`engine.scan.implicit_columns`, and contain no path of the machine.
 2. Partition columns are read by Spark from the names of the directories ``key=value``. Spark does so only if it finds
-   the same values as the engine: each directory below the selected one has such a name, all files have the same keys,
-   and the types are ``int``, ``bigint``, ``date`` or ``string``.
+   the same values as the engine: for all files that Spark reads, each directory below the selected one has such a name,
+   the keys are the same, and the types are ``int``, ``bigint``, ``date`` or ``string``.
 3. Spark excludes files by filters on these columns before it starts tasks.
 
 Source: [spark-partitioning].
@@ -31,6 +31,9 @@ from gateway.scans.expressions import Expression, attribute, call, int_literal, 
 FILE_PATH: Final = "_metadata.file_path"
 _FILE_NAME: Final = "_metadata.file_name"
 _SCHEME: Final = "file:"
+_MOST_DIRECTORIES: Final = 4096
+"""The length of the longest path of Linux, which has fewer directories."""
+
 _PARTITION: Final = re.compile(r"[A-Za-z][0-9A-Za-z_-]*=[^=]+")
 _PARTITION_TYPES: Final = (pa.int32(), pa.int64(), pa.date32(), pa.string())
 
@@ -89,15 +92,17 @@ class PathColumns:
     def _text(self, column: pa.Field) -> Expression:
         """Return the value of an implicit column. Empty if a file has no such value."""
         name = fold_case(column.name)
-        match IMPLICIT_NAME.fullmatch(name):
-            case found if found is not None and found["directory"] is not None:
-                below = _directories(len(f"{_SCHEME}{self.directory}/"))
-                return call("split_part", below, text_literal("/"), int_literal(int(found["directory"]) + 1))
-        if name == "fqn":
-            return _from(len(f"{_SCHEME}{self.root}"))
-        if name == "filepath":
-            return call("concat", text_literal("/"), _directories(len(f"{_SCHEME}{self.root}/")))
-        return attribute(_FILE_NAME) if name == "filename" else text_literal(self.suffix)
+        found = IMPLICIT_NAME.fullmatch(name)
+        if found is not None and found["directory"] is not None:
+            below = _directories(len(f"{_SCHEME}{self.directory}/"))
+            number = min(int(found["directory"]), _MOST_DIRECTORIES) + 1
+            return call("split_part", below, text_literal("/"), int_literal(number))
+        return {
+            "fqn": _from(len(f"{_SCHEME}{self.root}")),
+            "filepath": call("concat", text_literal("/"), _directories(len(f"{_SCHEME}{self.root}/"))),
+            "filename": attribute(_FILE_NAME),
+            "suffix": text_literal(self.suffix),
+        }[name]
 
 
 def has_same_path_columns(scan: FileScan, files: Sequence[ListedFile], columns: Sequence[pa.Field]) -> bool:

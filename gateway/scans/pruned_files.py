@@ -6,10 +6,11 @@ pushes the filters down to it, it counts the files that they exclude, and ends t
 
 Guarantees:
 
-1. A number is the number of files that the statement would exclude if it were executed now. If the gateway does not
-   know the number, the summary does not contain one.
-2. Nothing is executed. Statements that may contain a command are not copied, because Spark executes commands while it
-   analyzes a plan.
+1. A number is the number of files that the engine would exclude by the conditions if the statement were executed now.
+   Spark's own reader excludes at least these, because it also evaluates other conditions. If the gateway does not know
+   the number, the summary does not contain one.
+2. Nothing is executed. Statements that may contain a command, or another relation for which Spark runs a job while it
+   analyzes a plan, are not copied.
 3. An error in a copy does not affect the explained statement.
 """
 
@@ -38,7 +39,15 @@ MAX_SCANS = 8
 """The maximum number of scans of a statement whose files are counted. Each of them takes Spark about half a second."""
 
 _MODES = frozenset({"LOGICAL", "FORMATTED", "EXTENDED", "CODEGEN", "COST"})
-_RUN_IN_ANALYSIS = frozenset({"catalog", "extension"})
+_WITHOUT_JOBS = frozenset(
+    {
+        *("aggregate", "deduplicate", "drop", "fill_na", "filter", "hint", "join", "limit", "local_relation", "offset"),
+        *("project", "range", "read", "repartition", "repartition_by_expression", "sample", "set_op", "sort", "sql"),
+        *("subquery_alias", "tail", "to_df", "to_schema", "with_columns", "with_columns_renamed", "with_relations"),
+    }
+)
+"""The relations that Spark analyzes without a job. It runs jobs to analyze others, such as ``crosstab``."""
+
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +71,7 @@ async def count_pruned_files(
         if not _has_path_columns(scan.of_engine):
             found.append(scan.with_pruned_files(0, 0))
         elif SINGLE_USE not in scan.of_engine.options:  # filters are pushed down to Spark's own reader only
-            found.append(scan.with_pruned_files(0, 0) if scan.relation.HasField("read") else scan)
+            found.append(scan.with_pruned_files(0, 0) if scan.is_of_engine else scan)
         elif scan.of_engine.schema and asked < MAX_SCANS:  # without a schema, Spark would discover it again
             asked += 1
             found.append(await _count(_copy_for_count(statement, scan, dialect), scan, backend))
@@ -82,10 +91,10 @@ async def _count(query: Relation, scan: ScanSummary, backend: BackendSession) ->
         report = find_scan_report(error.error)
         if report is not None and report.condition == PrunedFilesReport.condition:
             with suppress(KeyError, ValueError):
-                return scan.with_pruned_files(int(report.parameters[FILES]), int(report.parameters[BYTES]))
+                return scan.with_counted_files(int(report.parameters[FILES]), int(report.parameters[BYTES]))
         log.debug("pruned_files_not_counted", scan=scan.name, reason=error.error.details())
         return scan
-    return scan.with_pruned_files(0, 0)
+    return scan.with_counted_files(0, 0)
 
 
 def _has_path_columns(source: relations_pb2.Read.DataSource) -> bool:
@@ -117,13 +126,13 @@ def _copy_query(statement: Relation, dialect: Dialect) -> Relation:
 
 
 def _may_run_command(message: Message, dialect: Dialect) -> bool:
-    """Return whether Spark may execute a command when it analyzes a query.
+    """Return whether Spark may execute a command, or run a job, when it analyzes a query.
 
     A SQL text that begins with ``SELECT`` contains no command.
     """
     if isinstance(message, Relation):
         kind = message.WhichOneof("rel_type")
-        if kind in _RUN_IN_ANALYSIS:
+        if kind not in _WITHOUT_JOBS or message.aggregate.HasField("pivot"):
             return True
         if kind == "sql" and [word.keyword for word in _first_words(message.sql.query, dialect)][:1] != ["SELECT"]:
             return True

@@ -36,8 +36,25 @@ class ScanSummary:
 
     def with_pruned_files(self, files: int, size_bytes: int) -> Self:
         """Return the summary with the number and the size of the files that conditions exclude."""
+        return self._with_pruned(_describe_size(files, size_bytes))
+
+    def with_counted_files(self, files: int, size_bytes: int) -> Self:
+        """Return the summary with the number and the size of the files that the engine would exclude by conditions.
+
+        Spark's own reader may exclude more files. Therefore the summary does not say that it excludes none.
+        """
+        if self.is_of_engine:
+            return self.with_pruned_files(files, size_bytes)
+        return self._with_pruned(f"at least {_describe_size(files, size_bytes)}") if files else self
+
+    @property
+    def is_of_engine(self) -> bool:
+        """Whether the engine reads all files."""
+        return self.relation.HasField("read")
+
+    def _with_pruned(self, text: str) -> Self:
         of_files, *others = self.facts
-        return replace(self, facts=(of_files, ("Pruned", _describe_size(files, size_bytes)), *others))
+        return replace(self, facts=(of_files, ("Pruned", text), *others))
 
 
 def summarize_plan(

@@ -155,7 +155,7 @@ def split_files(
     if not eligible or len(eligible) > MAX_FILES or not has_same_path_columns(scan, eligible, of_path):
         return None
     protected = ProtectedFiles(scan.source)
-    if _PLAIN_PATH.fullmatch(str(protected.root)) is None:
+    if _PLAIN_PATH.fullmatch(str(protected.root)) is None or protected.root == Path("/"):
         return None
     of_spark = [file for file in eligible if protected.contains(file) and _may_verify(protected.root, file)]
     chosen = {file.path for file in of_spark}

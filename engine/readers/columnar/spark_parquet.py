@@ -8,7 +8,8 @@ skip rows for a literal with microseconds. Spark cannot decompress Brotli, and h
 
 A struct, list or map is marked if all its values are, and if the file has the three levels of a list or a map that the
 format prescribes today. Spark pushes filters on members of structs down, and compares them with statistics that do not
-include NaN. Therefore structs with floating-point members are not marked.
+include NaN. Therefore structs with floating-point members are not marked. Filters on elements of lists and maps are not
+pushed down.
 """
 
 from collections import Counter
@@ -98,7 +99,7 @@ def _expected_levels(
         defined: The number of optional or repeated levels above the column.
     """
     type_, path, defined = column.type, f"{path}{column.name}", defined + column.nullable
-    if "." in column.name or (pt.is_struct(type_) and any(pt.is_floating(member.type) for member in type_)):
+    if "." in column.name or (pt.is_struct(type_) and not _is_plain_struct(type_)):
         yield None
     elif pt.is_struct(type_):
         for member in type_:
@@ -111,6 +112,16 @@ def _expected_levels(
             yield from _expected_levels(member, f"{path}.key_value.", repeated + 1, defined + 1)
     else:
         yield path, repeated, defined
+
+
+def _is_plain_struct(type_: pa.StructType) -> bool:
+    """Return whether Spark reads a struct, and filters on its direct members do not depend on NaN.
+
+    Spark does not read a ``VARIANT`` as a struct. pyarrow does not show this annotation.
+    """
+    members = {member.name: member.type for member in type_}
+    is_variant = members.get("metadata") == pa.binary() and ("value" in members or "typed_value" in members)
+    return not is_variant and not any(map(pt.is_floating, members.values()))
 
 
 def _is_plain(leaf: Any, written: Mapping[bytes, bytes]) -> bool:

@@ -41,7 +41,7 @@ class JsonFormat:
         with self._parsing(file, options) as (parser, blocks):
             known_lines = KnownLines(parser, options)
             for block in blocks:
-                if not known_lines.add_nothing(block):
+                if not known_lines.adds_nothing(block):
                     for _ in parser.tables(block):
                         pass
             return TupleSchema.of(parser.known)

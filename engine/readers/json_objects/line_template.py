@@ -33,6 +33,7 @@ from engine.readers.json_objects.object_parser import ObjectParser
 from engine.readers.json_objects.options import JsonOptions, TypeConflictPolicy
 from engine.readers.json_objects.rounding import may_have_rounded
 from engine.readers.json_objects.types import DOUBLE, INTEGER, LONG_INTEGER, TEXT
+from engine.readers.json_objects.values import MAX_DEPTH
 from engine.readers.lines import Block
 from engine.schema import LATE
 
@@ -84,7 +85,7 @@ class KnownLines:
         self._known: pa.StructType | None = None
         self._pattern: str | None = None
 
-    def add_nothing(self, block: Block) -> bool:
+    def adds_nothing(self, block: Block) -> bool:
         """Return whether the parser would accept the block, and learn no names or types from it.
 
         The result may be a false negative.
@@ -136,8 +137,11 @@ class _MemberOrder:
         self.counts: Counter[str] = Counter()
         self.inner: dict[str, _MemberOrder] = {}
 
-    def add(self, members: dict[str, Any]) -> None:
-        """Insert each unknown name after the name that precedes it in an object."""
+    def add(self, members: dict[str, Any], depth: int = 1) -> None:
+        """Insert each unknown name after the name that precedes it in an object.
+
+        Members that are nested too deeply for the parser are left out.
+        """
         position = 0
         for name, value in members.items():
             if name not in self.counts:
@@ -146,8 +150,8 @@ class _MemberOrder:
                 self.names.insert(position, name)
             position = self.names.index(name) + 1
             self.counts[name] += 1
-            for one in _objects_in(value):
-                self.inner.setdefault(name, _MemberOrder()).add(one)
+            for one in _objects_in(value, depth + 1):
+                self.inner.setdefault(name, _MemberOrder()).add(one, depth + 1)
 
     def count_states(self) -> int:
         """Estimate the number of states that RE2 needs."""
@@ -155,12 +159,14 @@ class _MemberOrder:
         return states + sum(one.count_states() for one in self.inner.values())
 
 
-def _objects_in(value: Any) -> Iterator[dict[str, Any]]:
+def _objects_in(value: Any, depth: int) -> Iterator[dict[str, Any]]:
+    if depth > MAX_DEPTH:
+        return
     if isinstance(value, dict):
         yield value
     elif isinstance(value, list):
         for one in value:
-            yield from _objects_in(one)
+            yield from _objects_in(one, depth + 1)
 
 
 def _pieces(data: ByteArray) -> pa.BinaryArray:
@@ -213,8 +219,8 @@ def _object(order: _MemberOrder, type_: pa.StructType) -> str | None:
 
 def _member(name: str, order: _MemberOrder, type_: pa.StructType) -> str | None:
     """Return the expression for a member, or None if the name or its values cannot be part of a template."""
-    index = type_.get_field_index(name)
-    if index < 0 or not name.isprintable():
+    index = type_.get_field_index(name) if name.isprintable() else -1
+    if index < 0:
         return None
     found = type_.field(index).type
     value = _value(found, order.inner.get(name) or _MemberOrder())

@@ -90,20 +90,31 @@ def test_engine_counts_the_files_of_sparks_own_reader():
     backend = FakeBackend()
     statement, scan = of_text("explain select 1")
     scan = read_by_spark(scan)
-    assert count(backend, statement, scan) == [TWO]
+    assert count(backend, statement, scan) == [f"at least {TWO}"]
+    assert count(FakeBackend(cause=None), statement, scan) == [UNKNOWN]
     (query,) = backend.queries
     counted = query.with_relations.references[0].subquery_alias.input.read.data_source
     assert (counted.format, counted.options[TASK]) == (FORMAT, COUNT_PRUNED)
     assert scan.relation.project.input.read.data_source.format == "parquet"
 
 
-@pytest.mark.parametrize("schema", [IMPLICIT, '{"fields":[]}'])
-def test_files_of_sparks_own_reader_without_a_single_use(schema):
+def test_files_of_sparks_own_reader_without_a_single_use():
     """Spark pushes filters down to its own reader in this case as well."""
     statement = relations_pb2.Relation()
     statement.with_relations.root.sql.query = "select 1"
-    scan = read_by_spark(scan_of(statement.with_relations.references.add(), (PLANNED,), schema))
-    assert count(FakeBackend(), statement, scan) == [UNKNOWN if schema == IMPLICIT else NONE]
+    scan = read_by_spark(scan_of(statement.with_relations.references.add(), (PLANNED,)))
+    assert count(FakeBackend(), statement, scan) == [UNKNOWN]
+
+
+@pytest.mark.parametrize("kind", ["show_string", "html_string", "crosstab", "cov", "corr", "freq_items", "pivot"])
+def test_relations_for_which_spark_runs_jobs_are_not_copied(kind):
+    backend = FakeBackend()
+    statement = relations_pb2.Relation()
+    if kind == "pivot":
+        statement.aggregate.pivot.SetInParent()
+    found = statement.aggregate if kind == "pivot" else getattr(statement, kind)
+    assert count(backend, statement, scan_of(found.input)) == [UNKNOWN]
+    assert backend.queries == []
 
 
 def test_number_follows_the_files():

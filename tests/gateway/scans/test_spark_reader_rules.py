@@ -232,6 +232,8 @@ MAP = pa.map_(pa.string(), pa.int64())
         (pa.array([{"x": 1000}], pa.struct({"x": pa.timestamp("ns")})), False),
         (pa.array([{"x": 1000}], pa.struct({"x": pa.time64("us")})), False),
         (pa.array([{"x.y": 1}]), False),
+        (pa.array([{"metadata": b"", "value": b""}]), False),
+        (pa.array([[{"metadata": b"", "value": b"", "typed_value": 1}]]), False),
         (pa.array([[2**63]], pa.list_(pa.uint64())), False),
     ],
 )
@@ -371,7 +373,7 @@ def test_filters_on_floating_point_columns_are_not_pushed_down(scan):
     assert expressions[0].unresolved_attribute.unparsed_identifier == "`a`"
     assert [one.alias.name for one in expressions[1:]] == [["`b"], ["c"]]
     function = expressions[1].alias.expr.unresolved_function
-    assert function.function_name == "nanvl"
+    assert function.function_name == "system.builtin.`nanvl`"
     assert [one.unresolved_attribute.unparsed_identifier for one in function.arguments] == ["```b`"] * 2
 
 

@@ -7,9 +7,7 @@ Expression = expressions_pb2.Expression
 
 def attribute(name: str) -> Expression:
     """Return a column. The name is written as in SQL."""
-    found = Expression()
-    found.unresolved_attribute.unparsed_identifier = name
-    return found
+    return Expression(unresolved_attribute=Expression.UnresolvedAttribute(unparsed_identifier=name))
 
 
 def call(function: str, *arguments: Expression) -> Expression:
@@ -36,20 +34,14 @@ def alias(expression: Expression, name: str, metadata: str | None = None) -> Exp
 
 def int_literal(value: int) -> Expression:
     """Return a number of 32 bits."""
-    found = Expression()
-    found.literal.integer = value
-    return found
+    return Expression(literal=Expression.Literal(integer=value))
 
 
 def long_literal(value: int) -> Expression:
     """Return a number of 64 bits."""
-    found = Expression()
-    found.literal.long = value
-    return found
+    return Expression(literal=Expression.Literal(long=value))
 
 
 def text_literal(value: str) -> Expression:
     """Return a text."""
-    found = Expression()
-    found.literal.string = value
-    return found
+    return Expression(literal=Expression.Literal(string=value))

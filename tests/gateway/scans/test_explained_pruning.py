@@ -30,11 +30,16 @@ def folder(lodge, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def partitioned(lodge, tmp_path_factory):
-    """A directory with two Parquet files in partitions, and the size of the file of 2025."""
+    """A directory with two Parquet files in partitions, and the size of the file of 2025.
+
+    Others may write to the files, so that only the engine reads them.
+    """
     folder = lodge.files / tmp_path_factory.mktemp("explained_partitions").name
     for year in (2025, 2026):
         (folder / f"year={year}").mkdir(parents=True)
-        pq.write_table(pa.table({"a": list(range(year))}), folder / f"year={year}" / "part.parquet")
+        path = folder / f"year={year}" / "part.parquet"
+        pq.write_table(pa.table({"a": list(range(year))}), path)
+        path.chmod(0o666)
     return folder, (folder / "year=2025" / "part.parquet").stat().st_size
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -59,14 +59,19 @@ async def execute(backend: Backend) -> Any:
     return call
 
 
-async def call_like_client(backend: Backend) -> bytes:
+async def send_like_client(send: Callable[[], Awaitable[Any]]) -> Any:
     """Send a request again after ``UNAVAILABLE``, because gRPC learns of a closed connection with a delay."""
     is_unavailable = retry_if_exception(
         lambda error: isinstance(error, aio.AioRpcError) and error.code() is grpc.StatusCode.UNAVAILABLE
     )
     async for attempt in AsyncRetrying(retry=is_unavailable, wait=wait_fixed(0.05), stop=stop_after_delay(SECONDS)):
         with attempt:
-            answer: bytes = await backend.unary(SERVICE + "Config")(b"x", timeout=SECONDS)
+            answer = await send()
+    return answer
+
+
+async def call_like_client(backend: Backend) -> bytes:
+    answer: bytes = await send_like_client(lambda: backend.unary(SERVICE + "Config")(b"x", timeout=SECONDS))
     return answer
 
 
@@ -129,6 +134,6 @@ async def test_backend_permits_the_pings_of_the_setting_for_its_version(
             with pytest.raises(aio.AioRpcError) as raised:
                 await waiting
             assert raised.value.code() is grpc.StatusCode.UNAVAILABLE, "a statement reattaches after this error"
-            (await execute(backend)).cancel()
+            (await send_like_client(lambda: execute(backend))).cancel()
         running.cancel()
         await asyncio.wait([waiting])

@@ -1,8 +1,8 @@
 """How many files the filters of a statement exclude, for ``EXPLAIN``.
 
 The gateway asks with the option ``task`` of a scan. Spark pushes the filters down while it optimizes the statement, and
-does not read the scan. The answer is an error, because a data source has no other way to send something to the gateway
-while Spark optimizes a statement. If Spark pushes no filters down, there is no answer.
+does not read the scan. The answer is an error, because a data source can send nothing else to the gateway while Spark
+optimizes a statement. If Spark pushes no filters down, there is no answer.
 """
 
 from collections.abc import Sequence

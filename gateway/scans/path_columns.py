@@ -27,8 +27,9 @@ from engine.scan_source import IMPLICIT_NAME, selected_directory
 from engine.schema import fold_case, is_implicit
 from engine.storage.listed_file import ListedFile
 from gateway.scans.expressions import Expression, attribute, call, int_literal, text_literal
+from gateway.sql.name_syntax import quote_name
 
-FILE_PATH: Final = "_metadata.file_path"
+_FILE_PATH: Final = "_metadata.file_path"
 _FILE_NAME: Final = "_metadata.file_name"
 _SCHEME: Final = "file:"
 _MOST_DIRECTORIES: Final = 4096
@@ -87,7 +88,9 @@ class PathColumns:
 
     def expression(self, column: pa.Field) -> Expression:
         """Return the value of a column of the path. Null if a file has no such value."""
-        return call("nullif", self._text(column), text_literal("")) if _is_implicit_name(column) else _quoted(column)
+        if _is_implicit_name(column):
+            return call("nullif", self._text(column), text_literal(""))
+        return attribute(quote_name(column.name))
 
     def _text(self, column: pa.Field) -> Expression:
         """Return the value of an implicit column. Empty if a file has no such value."""
@@ -132,17 +135,13 @@ def _is_implicit_name(column: pa.Field) -> bool:
     return IMPLICIT_NAME.fullmatch(column.name) is not None
 
 
-def _quoted(column: pa.Field) -> Expression:
-    return attribute(f"`{column.name}`")
+def _from(prefix_length: int) -> Expression:
+    """Return the path of a file without a prefix of a number of characters."""
+    return call("substring", attribute(_FILE_PATH), int_literal(prefix_length + 1))
 
 
-def _from(start: int) -> Expression:
-    """Return the path of a file without a number of characters at its start."""
-    return call("substring", attribute(FILE_PATH), int_literal(start + 1))
-
-
-def _directories(start: int) -> Expression:
-    """Return the directory of a file without a number of characters at its start."""
-    name = call("+", call("length", attribute(_FILE_NAME)), int_literal(start + 1))
-    length = call("-", call("length", attribute(FILE_PATH)), name)
-    return call("substring", attribute(FILE_PATH), int_literal(start + 1), length)
+def _directories(prefix_length: int) -> Expression:
+    """Return the directory of a file without a prefix of a number of characters."""
+    others = call("+", call("length", attribute(_FILE_NAME)), int_literal(prefix_length + 1))
+    length = call("-", call("length", attribute(_FILE_PATH)), others)
+    return call("substring", attribute(_FILE_PATH), int_literal(prefix_length + 1), length)

@@ -53,6 +53,7 @@ from engine.storage.protected_files import ProtectedFiles
 from gateway.scans.expressions import Expression, alias, attribute, call, int_literal, long_literal, text_literal
 from gateway.scans.path_columns import PathColumns, has_same_path_columns
 from gateway.scans.single_use import is_executed_once
+from gateway.sql.name_syntax import quote_name
 
 MAX_FILES: Final = 1000
 """The maximum number of files that Spark reads with its own reader in one scan."""
@@ -256,7 +257,7 @@ def _project(column: pa.Field, paths: PathColumns) -> Expression:
     if is_implicit(column):
         metadata = to_spark_schema(TupleSchema([column]))[0].metadata
         return alias(paths.expression(column), column.name, json.dumps(metadata))
-    found = attribute(_quote(column.name))
+    found = attribute(quote_name(column.name))
     return alias(call("nanvl", found, found), column.name) if pt.is_floating(column.type) else found
 
 
@@ -287,7 +288,3 @@ def _number(file: ListedFile) -> int:
     microseconds = int(file.version) // 1_000_000 * 1000
     number = reduce(xor, (file.size_bytes << by for by in _SIZE_SHIFTS), microseconds) % 2**64
     return number - 2**64 if number >= 2**63 else number
-
-
-def _quote(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

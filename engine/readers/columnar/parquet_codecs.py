@@ -25,7 +25,7 @@ _CODEC, _NUM_VALUES = b"\x15", b"\x16"
 def read_codecs(footer: bytes) -> Iterator[tuple[bytes, int]]:
     """Yield the path of the column, with dots between its names, and the number of the codec of each column chunk.
 
-    Chunks of columns in more than 13 structs, lists and maps are left out.
+    Chunks of columns whose path has more than 14 names are left out.
 
     Args:
         footer: The ``FileMetaData``, as in the file.

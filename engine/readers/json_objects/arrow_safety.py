@@ -4,8 +4,7 @@ pyarrow's parser terminates the process in two cases: if the first value is null
 nested so deeply that their types overflow the stack. The parser also does not validate UTF-8.
 
 Guarantee: a block that :func:`safe_lines` returns is UTF-8, each of its lines begins with ``{``, and no value in the
-    block
-is nested deeper than ``MAX_DEPTH``. The block may still be invalid JSON.
+block is nested deeper than ``MAX_DEPTH``. The block may still be invalid JSON.
 """
 
 import re

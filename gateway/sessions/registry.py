@@ -37,7 +37,7 @@ from gateway.admission.session_quota import SessionQuota
 from gateway.audit import Audit
 from gateway.backends import Backend, Backends
 from gateway.errors import SESSION_CLOSED, GatewayError, no_backend, not_impersonated, session_closed
-from gateway.futures import for_each
+from gateway.futures import for_each, retrieve_error
 from gateway.requests import SessionKey
 from gateway.sessions.backend_calls import Activity, find_activity, release_session
 from gateway.sessions.lease_thread import LeaseThread
@@ -548,6 +548,7 @@ class Sessions:
             opening = asyncio.create_task(self._open(key, self._choose_backend(key), may_start=may_start))
             self._opening[key, may_start] = opening
             opening.add_done_callback(lambda _: self._opening.pop((key, may_start), None))
+            opening.add_done_callback(retrieve_error)
         return await asyncio.shield(opening)
 
     async def _open(

@@ -1,6 +1,7 @@
 """The registry of served sessions agrees with the session records."""
 
 import asyncio
+import gc
 import threading
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -45,11 +46,11 @@ class FaultyRecords(FileSessionRecords):
         return self._answer(super().create, record)
 
     def replace(self, record: Any, version: Any) -> Any:
-        if self.gate is not None:
-            assert self.gate.wait(DEADLINE_SECONDS)
         return self._answer(super().replace, record, version)
 
     def _answer(self, change: Callable[..., Any], *arguments: Any) -> Any:
+        if self.gate is not None:
+            assert self.gate.wait(DEADLINE_SECONDS)
         if self.is_unavailable:
             raise RecordsUnavailableError(None, "The storage is unavailable.")
         changed = change(*arguments)
@@ -273,6 +274,23 @@ async def test_guarantee_6_failed_leave_is_retried(replica: Replica, loses_answe
     await replica.sessions.end_idle()
     replica.records.is_unavailable = replica.records.loses_answers = False
     await renew_until(replica, lambda: replica.holders() in ([], [set()]), "the record no longer names this replica")
+
+
+async def test_failed_open_whose_caller_was_cancelled_is_not_logged(replica: Replica) -> None:
+    reported: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    replica.records.is_unavailable, replica.records.gate = True, threading.Event()
+    tasks_before = asyncio.all_tasks()
+    caller = asyncio.create_task(replica.sessions.open(new_key()))
+    await asyncio.sleep(0.05)  # the opening has started, and waits
+    caller.cancel()
+    await asyncio.wait([caller])
+    [opening] = asyncio.all_tasks() - tasks_before
+    replica.records.gate.set()
+    await asyncio.wait([opening])
+    del caller, opening  # the error is logged when the last reference is gone
+    gc.collect()
+    assert not reported
 
 
 async def test_open_reports_an_ending_session_as_closed(replica: Replica) -> None:

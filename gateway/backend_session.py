@@ -301,6 +301,38 @@ class BackendSession:
         finally:
             await self.release(request.operation_id)
 
+    async def use_operation_id(self, operation_id: str, plan: base_pb2.Plan) -> bool:
+        """Begin an operation with an id of the client, so that no other operation can begin with it.
+
+        Args:
+            operation_id: The UUID of the operation.
+            plan: A plan that fails. The client receives its error if it reattaches to the operation.
+
+        Returns:
+            Whether the operation has begun. False if an operation with this id exists or existed, or if the backend
+            does not know the session.
+
+        Raises:
+            BackendError: If the backend does not respond.
+        """
+        request = self._build(
+            base_pb2.ExecutePlanRequest,
+            client_type=self._request.client_type,
+            operation_id=operation_id,
+            plan=plan,
+        )
+        if self._request.HasField("client_observed_server_side_session_id"):
+            request.client_observed_server_side_session_id = self._request.client_observed_server_side_session_id
+        request.request_options.add().reattach_options.reattachable = True
+        try:
+            async for _ in self._stream("ExecutePlan", request):
+                pass
+        except BackendError as error:
+            if _is_reset(error):
+                raise
+            return not condition_of(error.error).startswith(_HANDLE_LOST)
+        return True
+
     async def follow(self, operation_id: str, *, on_progress: OnProgress | None = None) -> ExecutionResult:
         """Wait until an operation that another replica started has finished.
 

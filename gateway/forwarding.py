@@ -5,7 +5,8 @@ Guarantees:
 1. Each response is forwarded with exactly the bytes that were received. Each request is forwarded as
    :attr:`gateway.requests.Request.data`.
 2. The client receives the initial metadata, the trailing metadata, the status and the error details from the backend.
-   Only metadata that every gRPC server sets itself is removed.
+   Only metadata that every gRPC server sets itself is removed, and initial metadata that arrives after the progress of
+   discovery was sent.
 3. The backend never receives the client's credentials, with or without an authentication method. It does not receive
    metadata either with which proxies tell the identity or the address of a client, such as ``x-forwarded-user``.
 4. A reset of the connection to the backend is repaired. A unary call is repeated, if that does no harm. After any other
@@ -117,7 +118,7 @@ class RequestStream:
             raise
 
 
-async def forward_unary(backend: Backend, method: str, request: bytes, context: Context) -> bytes:
+async def forward_unary(backend: Backend, method: str, request: bytes, context: AdmittedCall) -> bytes:
     """Forward a call with a single request and a single response.
 
     If the connection to the backend is reset, and a second call does no harm, the call is repeated. A repetition can
@@ -154,7 +155,7 @@ def _is_reset(error: BaseException) -> bool:
     return isinstance(error, aio.AioRpcError) and error.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def forward_upload(backend: Backend, method: str, requests: RequestStream, context: Context) -> bytes:
+async def forward_upload(backend: Backend, method: str, requests: RequestStream, context: AdmittedCall) -> bytes:
     """Forward a call with a stream of requests and a single response.
 
     Raises:
@@ -269,14 +270,14 @@ async def _pass_stream(call: Any, context: AdmittedCall, observe: ResponseObserv
         call.cancel()
 
 
-async def _pass_metadata(call: Any, context: Context) -> None:
+async def _pass_metadata(call: Any, context: AdmittedCall) -> None:
     await _pass_initial_metadata(call, context)
     _set_trailing(context, await call.trailing_metadata() or ())
 
 
-async def _pass_initial_metadata(call: Any, context: Context) -> None:
+async def _pass_initial_metadata(call: Any, context: AdmittedCall) -> None:
     initial = forwardable(await call.initial_metadata() or ())
-    if initial:
+    if initial and not context.has_responded:
         await context.send_initial_metadata(initial)
 
 

@@ -33,7 +33,7 @@ from gateway.audit import Audit, Caller
 from gateway.authentication.authenticator import Authenticator
 from gateway.authentication.identity import Identity
 from gateway.backend_failures import BackendFailures, FailedCall, without_traceback
-from gateway.backend_session import BackendSession
+from gateway.backend_session import BackendSession, OnProgress
 from gateway.backends import SERVICE, Backend
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.drain import Drain
@@ -63,7 +63,9 @@ from gateway.plan_decoding import PlanDecoder, UnreadablePlanError
 from gateway.request_pools import RequestPools
 from gateway.requests import Request, SessionKey, index_request
 from gateway.response_releases import ResponseReleases
+from gateway.scans.discovery_progress import DiscoveryProgress, is_of_discovery
 from gateway.scans.explanations import add_scans_to_analysis
+from gateway.scans.lost_discoveries import discovery_lost, prevent_start
 from gateway.scans.plannings import Plannings
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
@@ -299,8 +301,12 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         call.context.start_statement()
         observed = self._audited.begin(call.request)
         call.progress.is_observed = True
+        progress = DiscoveryProgress(call.request, call.context.write)
         with self._audited.follow(observed) as count:
-            result = await self._start_or_resolve(call, observed)
+            try:
+                result = await self._start_or_resolve(call, observed, progress)
+            finally:
+                await progress.finish()
             if isinstance(result, Operation):
                 result.on_end(call.context.keep_statement())
                 self._audited.finish_with(result, observed)
@@ -310,7 +316,9 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                     call.backend, call.request, result.data, call.context, observe=count, drain=self._drain
                 )
 
-    async def _start_or_resolve(self, call: "_Call", observed: ObservedStatement | None) -> Operation | Request:
+    async def _start_or_resolve(
+        self, call: "_Call", observed: ObservedStatement | None, progress: DiscoveryProgress
+    ) -> Operation | Request:
         """Return the started operation of a Lodge statement. For other plans, return the request for the backend.
 
         The plan is in memory only until this method returns, because the result can take hours.
@@ -324,23 +332,28 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 decoded = await self._plans.decode(plan)
                 self._audited.describe(observed, decoded.plan)
                 await self._paths.check(request.data, [decoded.plan])
-                operation = await self._statements.start(call.existing, request, decoded.plan, call.metadata)
+                operation = await self._statements.start(
+                    call.existing, request, decoded.plan, call.metadata, progress.send_of_lodge_statement
+                )
                 if operation is not None:
                     return operation
-                return await self._resolution.resolve_execution(request, decoded, lambda: self._names(call))
+                return await self._resolution.resolve_execution(
+                    request, decoded, lambda: self._names(call, progress.send)
+                )
             except UnreadablePlanError as error:
                 data = await self._resolution.resolve_deep_plan(
                     call.key, request.data, base_pb2.ExecutePlanRequest, error, lambda: self._names(call)
                 )
                 return request.with_data(data)
 
-    async def _names(self, call: "_Call") -> PlanResolver:
+    async def _names(self, call: "_Call", on_progress: OnProgress | None = None) -> PlanResolver:
         """Return the resolver for the names in a request that contains a plan."""
         session = call.existing
         client = base_pb2.ExecutePlanRequest(
             session_id=session.key.client_session_id, user_context=call.request.user_context
         )
-        return await self._statements.names(session, BackendSession(session.backend, client, call.metadata))
+        backend = BackendSession(session.backend, client, call.metadata)
+        return await self._statements.names(session, backend, on_progress)
 
     async def _send(self, operation: Operation, last_response_id: str, context: AdmittedCall) -> None:
         async with self._operations.follow(operation):
@@ -369,16 +382,38 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 self._audited.finish_with(operation, self._audited.reattach(call.request))
         if operation is None:
             with self._audited.follow(self._audited.reattach(call.request)) as count:
+                request = await self._without_discovery(call, message)
                 await forward_responses(
-                    call.backend, call.request, call.request.data, call.context, observe=count, drain=self._drain
+                    call.backend, request, request.data, call.context, observe=count, drain=self._drain
                 )
             return
-        await self._send(operation, message.last_response_id, call.context)
+        last_response_id = "" if is_of_discovery(message.last_response_id) else message.last_response_id
+        await self._send(operation, last_response_id, call.context)
+
+    async def _without_discovery(self, call: "_Call", message: base_pb2.ReattachExecuteRequest) -> Request:
+        """Return the request to reattach to an operation. The backend does not know the progress of its discovery.
+
+        Raises:
+            GatewayError: If the client lost the stream during discovery, so the statement has not begun.
+        """
+        if call.session is None or not is_of_discovery(message.last_response_id):
+            return call.request
+        client = base_pb2.ExecutePlanRequest(
+            session_id=message.session_id, user_context=call.request.user_context, client_type=message.client_type
+        )
+        if message.HasField("client_observed_server_side_session_id"):
+            client.client_observed_server_side_session_id = message.client_observed_server_side_session_id
+        if await prevent_start(BackendSession(call.backend, client, call.metadata), message.operation_id):
+            raise discovery_lost()
+        message.ClearField("last_response_id")
+        return call.request.with_data(message.SerializeToString())
 
     async def _release_execute(self, call: "_Call") -> bytes:
         message = call.request.decode(base_pb2.ReleaseExecuteRequest)
         operation = self._operations.find(call.key, call.request.operation_id)
         answer = base_pb2.ReleaseExecuteResponse(session_id=message.session_id, operation_id=message.operation_id)
+        if is_of_discovery(message.release_until.response_id):
+            return answer.SerializeToString()
         if operation is not None:
             if message.HasField("release_until"):
                 operation.release_until(message.release_until.response_id)

@@ -239,6 +239,7 @@ class AdmittedCall:
 
     Attributes:
         responses: The responses of this call that are in memory.
+        has_responded: Whether a response of a stream was sent.
     """
 
     __slots__ = (
@@ -250,6 +251,7 @@ class AdmittedCall:
         "_principal",
         "_request_bytes",
         "_statements",
+        "has_responded",
         "responses",
     )
 
@@ -262,6 +264,7 @@ class AdmittedCall:
         self._is_responding = False
         self._request_bytes = 0
         self._statements = 0
+        self.has_responded = False
         self.responses = ResponseFlow(admission._responses, context)
 
     def __getattr__(self, name: str) -> Any:
@@ -348,6 +351,7 @@ class AdmittedCall:
             GatewayError: If the responses in memory exceed a limit.
             asyncio.CancelledError: If the client has disconnected.
         """
+        self.has_responded = True
         try:
             await self.responses.send(message)
         except aio.InternalError as error:  # gRPC has not reported the disconnection yet

@@ -17,7 +17,7 @@ from engine.file_scan import FileConflictError
 from engine.scan_source import FORMAT, TASK
 from engine.spark_discovery import COLUMN, DISCOVER, LOCATE, OTHERS
 from engine.storage.listed_file import ListedFile
-from gateway.backend_session import BackendSession, OnRows
+from gateway.backend_session import BackendSession, OnProgress, OnRows
 from gateway.errors import GatewayError, internal_error
 from gateway.pools import Pool
 
@@ -27,7 +27,9 @@ async def find_schemas(
     options: Mapping[str, str],
     files: Sequence[ListedFile],
     threads: Pool,
+    *,
     on_schema: Callable[[Sequence[ListedFile], bytes], None],
+    on_progress: OnProgress | None,
 ) -> Sequence[bytes]:
     """Return the encoded schema of each file.
 
@@ -38,6 +40,7 @@ async def find_schemas(
         threads: The threads that pack the list of files, and read the findings.
         on_schema: Called in a thread with files and their schema, as soon as a task has examined them. Therefore the
             work of a job that ends early is not lost.
+        on_progress: Called with each progress message of the job.
 
     Raises:
         FailedDiscoveryError: If a file could not be examined.
@@ -58,7 +61,7 @@ async def find_schemas(
         await threads.run_or_abandon(take, rows)
 
     try:
-        await _run(backend, {**options, TASK: DISCOVER, FILES: packed}, take_in_thread)
+        await _run(backend, {**options, TASK: DISCOVER, FILES: packed}, take_in_thread, on_progress)
         return await threads.run_or_abandon(read_findings, findings, len(files))
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise _unexpected(error) from error
@@ -86,13 +89,15 @@ async def find_place(backend: BackendSession, options: Mapping[str, str], confli
         raise _unexpected(error) from error
 
 
-async def _run(backend: BackendSession, options: Mapping[str, str], on_rows: OnRows) -> None:
+async def _run(
+    backend: BackendSession, options: Mapping[str, str], on_rows: OnRows, on_progress: OnProgress | None = None
+) -> None:
     plan = base_pb2.Plan()
     read = plan.root.read.data_source
     read.format = FORMAT
     read.schema = FINDINGS_DDL
     read.options.update(options)
-    await backend.execute(plan, on_rows=on_rows)
+    await backend.execute(plan, on_rows=on_rows, on_progress=on_progress)
 
 
 def _read_rows(rows: bytes) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ from engine.scan_source import PLANNED, SINGLE_USE, SOURCE_OPTIONS, ScanSource
 from engine.schema import TupleSchema
 from engine.spark import to_spark_schema
 from engine.storage.listed_file import ListedFile
-from gateway.backend_session import BackendSession
+from gateway.backend_session import BackendSession, OnProgress
 from gateway.errors import ScanFailedError, storage_unavailable
 from gateway.file_systems import file_systems
 from gateway.pools import Pool
@@ -218,7 +218,9 @@ class ScanPlanner:
         found: Sequence[bytes] = ()
         if unknown:
             async with self._remembered.recording(examined, files) as remember:
-                found = await find_schemas(session.backend, options, unknown, self._reads, remember)
+                found = await find_schemas(
+                    session.backend, options, unknown, self._reads, on_schema=remember, on_progress=session.on_progress
+                )
         return await self._reads.run_or_abandon(_complete, known, found), len(unknown)
 
 
@@ -231,12 +233,14 @@ class SessionScans:
         principal: The client.
         backend: The session at the backend.
         workspaces: All workspaces.
+        on_progress: Called with each progress message of discovery. None if the client cannot receive it.
     """
 
     planner: ScanPlanner
     principal: Principal
     backend: BackendSession
     workspaces: Workspaces
+    on_progress: OnProgress | None = None
 
     def keep_data_frames(self) -> None:
         """See :meth:`ScanPlanner.keep_data_frames`."""

@@ -12,9 +12,10 @@ from dataclasses import replace
 from gateway.errors import GatewayError, table_not_found
 from gateway.tables.errors import ChangeTakenError, StatementStartedError
 from workspace.identifiers import ReplicaId, TableUuid
-from workspace.record_changes import find_change, find_table, is_known, put_table, remove_table
+from workspace.record_changes import add_answer, find_change, find_table, is_known, put_table, remove_table
 from workspace.records import (
     NO_REPLICA,
+    Answer,
     PendingChange,
     PendingDrop,
     PendingWrite,
@@ -25,6 +26,7 @@ from workspace.records import (
 )
 
 _MAX_PARTS = 1000
+_LOST = (("lost", True),)
 _DROPPED = "Another statement dropped the table."
 _DROPPED_WHILE_WRITING = "Another statement dropped the table while this statement was writing to it."
 
@@ -137,6 +139,25 @@ def begin_once(
         return begin(record)
 
     return transition
+
+
+def lose(operation_id: str) -> Callable[[SessionRecord], SessionRecord]:
+    """Return a transition after which an operation cannot begin.
+
+    The transition raises StatementStartedError if the record shows that the operation has begun, or is lost already.
+    """
+
+    def transition(record: SessionRecord) -> SessionRecord:
+        if is_known(record, operation_id):
+            raise StatementStartedError
+        return add_answer(record, Answer(operation_id, _LOST))
+
+    return transition
+
+
+def is_lost(answer: Answer) -> bool:
+    """Return whether an answer says that its operation is lost; see :func:`lose`."""
+    return answer.values == _LOST
 
 
 def take_over(record: SessionRecord, table: TemporaryTable, change: PendingChange, replica: ReplicaId) -> SessionRecord:

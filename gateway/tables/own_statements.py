@@ -9,6 +9,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,7 +19,7 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.audit import Audit
 from gateway.authorization.authorization import Authorization
-from gateway.backend_session import BackendSession
+from gateway.backend_session import BackendSession, OnProgress
 from gateway.config import GatewayConfig
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.drain import Drain
@@ -29,6 +30,8 @@ from gateway.operations import Operation, Operations, Runner
 from gateway.request_pools import RequestPools
 from gateway.requests import Request
 from gateway.responses import Response, build_row_response
+from gateway.scans.discovery_progress import is_of_lodge_statement
+from gateway.scans.lost_discoveries import discovery_lost
 from gateway.scans.planner import ScanPlanner, SessionScans
 from gateway.scans.plannings import Plannings
 from gateway.session_settings import SessionSettings
@@ -39,6 +42,7 @@ from gateway.sql.name_syntax import qualify_with_session
 from gateway.sql.statement_error import StatementError
 from gateway.sql_relations import find_sql, find_sql_relation
 from gateway.storage import Storage
+from gateway.tables.changes import is_lost, lose
 from gateway.tables.clones import TableCopies
 from gateway.tables.data_frame_commands import DataFrameCommands, concerns_tables
 from gateway.tables.errors import ChangeTakenError, StatementStartedError, statement_lost
@@ -135,10 +139,17 @@ class OwnStatements:
         await self._executor.stop()
         await self._administration.stop()
 
-    async def names(self, session: Session, backend: BackendSession) -> PlanResolver:
+    async def names(
+        self, session: Session, backend: BackendSession, on_progress: OnProgress | None = None
+    ) -> PlanResolver:
         """Return a resolver for the names in a session.
 
         The resolver uses the current tables and settings of the session.
+
+        Args:
+            session: The session of the client.
+            backend: The session at the backend.
+            on_progress: Called with each progress message of discovery. None if the client cannot receive it.
 
         Raises:
             GatewayError: If the session has ended, or the storage or the backend fails.
@@ -147,17 +158,22 @@ class OwnStatements:
         record = await self._read_record(session, backend, settings)
         if await self._tables.complete_published(_execution_of_lodge(session, backend), record):
             record = await self._read_record(session, backend, settings)
-        return self._resolver(session, backend, record, settings)
+        return self._resolver(session, backend, record, settings, on_progress)
 
     def _resolver(
-        self, session: Session, backend: BackendSession, record: SessionRecord, settings: SessionSettings
+        self,
+        session: Session,
+        backend: BackendSession,
+        record: SessionRecord,
+        settings: SessionSettings,
+        on_progress: OnProgress | None,
     ) -> PlanResolver:
         workspaces = self._workspaces.now
-        scans = SessionScans(self._planner, session.key.principal, backend, workspaces)
+        scans = SessionScans(self._planner, session.key.principal, backend, workspaces, on_progress)
         return PlanResolver(workspaces, record.tables, settings, scans)
 
     async def start(
-        self, session: Session, request: Request, plan: base_pb2.Plan, metadata: Metadata
+        self, session: Session, request: Request, plan: base_pb2.Plan, metadata: Metadata, on_progress: OnProgress
     ) -> Operation | None:
         """Start the operation of a plan that Lodge executes.
 
@@ -166,6 +182,7 @@ class OwnStatements:
             request: The ``ExecutePlan`` request of the client.
             plan: The plan of the request.
             metadata: The metadata of the request.
+            on_progress: Called with each progress message of discovery.
 
         Returns:
             The operation. None if Spark executes the plan.
@@ -198,7 +215,7 @@ class OwnStatements:
             return operation
         if await self._tables.complete_published(execution, record):
             record = await self._read_record(session, backend, settings)
-        names = self._resolver(session, backend, record, settings)
+        names = self._resolver(session, backend, record, settings, on_progress)
         context = StatementContext(execution, record, names, self._workspaces.reads)
         work: Coroutine[Any, Any, Runner | None]
         if relation is not None and sql is not None and recognition is not None and statement is not None:
@@ -231,7 +248,7 @@ class OwnStatements:
         """Start an operation that follows a statement of another replica.
 
         The operation waits for the answer of a statement that another replica started. If that replica is lost, the
-        operation completes the statement.
+        operation completes the statement. A statement whose stream was lost during discovery cannot begin afterwards.
 
         Args:
             session: The session of the client.
@@ -242,13 +259,15 @@ class OwnStatements:
             The operation. None if the statement is not a Lodge statement.
 
         Raises:
-            GatewayError: If the session has ended, or the storage fails.
+            GatewayError: If the statement was lost during discovery, the session has ended, or the storage fails.
         """
         record = await self._records.read(session)
         if running := self._operations.find(session.key, request.operation_id):  # started while the record was read
             return running
         if not is_known(record, request.operation_id):
-            return None
+            if not is_of_lodge_statement(request.last_response_id):
+                return None
+            await self._lose(session, request.operation_id)
         client_request = base_pb2.ExecutePlanRequest(
             session_id=request.session_id,
             user_context=request.user_context,
@@ -259,6 +278,12 @@ class OwnStatements:
         execution = _execution(session, client_request, metadata)
         self._operations.start(execution.operation, lambda: self._follow(execution))
         return execution.operation
+
+    async def _lose(self, session: Session, operation_id: str) -> None:
+        """Prevent a statement from beginning, unless it has begun in the meantime."""
+        self._sessions.require_lease(session)
+        with suppress(StatementStartedError):
+            await self._records.change(session, lose(operation_id))
 
     def complete_abandoned(self, session: Session, stored: StoredRecord) -> None:
         """Complete the changes of lost replicas in the background.
@@ -375,6 +400,8 @@ class OwnStatements:
             self._drain.require_not_stopping()
             record = await self._records.read(execution.session)
             answer = find_answer(record, execution.operation.id)
+            if answer is not None and is_lost(answer):
+                raise discovery_lost()
             if answer is not None:
                 return build_row_response(dict(answer.values))
             found = find_change(record, execution.operation.id)

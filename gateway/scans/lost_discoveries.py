@@ -1,0 +1,63 @@
+"""Statements whose stream was lost during a discovery with progress.
+
+The client has received a response, so it does not send the statement again, but reattaches: at this or another gateway.
+The gateway with the lost stream may not have noticed the loss, and may still send the statement to the backend.
+
+Guarantee: a client that was told that its statement is lost can run it again. The lost statement never begins, because
+its operation id was used before. A backend begins one operation with an id, even after the operation was released.
+
+Source: [spark-connect-server SparkConnectExecutionManager].
+"""
+
+import pyarrow as pa
+from pyspark.sql.connect.proto import base_pb2
+
+from gateway.backend_session import BackendSession
+from gateway.errors import GatewayError
+from gateway.scans.expressions import call, text_literal
+
+_TEXT = (
+    "The connection was lost while the schemas of files were discovered, so the statement has not begun. Run the "
+    "statement again. It does not examine the same files again."
+)
+
+
+def _one_row() -> bytes:
+    """Return a table with one row, in Arrow's IPC format."""
+    rows = pa.record_batch({"value": [True]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_batch(rows)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+_ONE_ROW = _one_row()
+
+
+async def prevent_start(backend: BackendSession, operation_id: str) -> bool:
+    """Use the operation id of a statement, so that the statement cannot begin later.
+
+    Args:
+        backend: The session of the client at the backend.
+        operation_id: The operation id of the statement.
+
+    Returns:
+        False if the backend already knows the operation. Then the client can reattach to it.
+
+    Raises:
+        BackendError: If the backend does not respond.
+    """
+    return await backend.use_operation_id(operation_id, _failing_plan())
+
+
+def _failing_plan() -> base_pb2.Plan:
+    """Return a plan that fails while Spark optimizes it. So it does not wait for a free core."""
+    plan = base_pb2.Plan()
+    plan.root.project.input.local_relation.data = _ONE_ROW
+    plan.root.project.expressions.append(call("raise_error", text_literal(str(discovery_lost()))))
+    return plan
+
+
+def discovery_lost() -> GatewayError:
+    """Return the error for a statement that was lost during discovery."""
+    return GatewayError("LODGE_DISCOVERY_LOST", "58000", _TEXT)

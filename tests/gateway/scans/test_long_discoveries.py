@@ -1,0 +1,306 @@
+"""Discoveries whose progress reaches the client."""
+
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
+from pyspark.sql.connect.session import SparkSession
+
+from gateway.scans.discovery_progress import is_of_discovery
+from tests.conftest import wait_until
+from tests.workspace.kubernetes.tcp_proxy import TcpProxy
+
+pytestmark = pytest.mark.slow
+
+SECONDS = 60.0
+ROWS = 60_000
+WITH_EARLY_PROGRESS = """
+import sys
+from gateway.scans import discovery_progress
+from lodge.cli import main
+discovery_progress.PROGRESS_AFTER_SECONDS = 0.0
+sys.exit(main())
+"""
+
+
+@contextmanager
+def running(function):
+    """Run a function in a thread, and yield its future."""
+    with ThreadPoolExecutor(1) as thread:
+        yield thread.submit(function)
+
+
+@pytest.fixture(scope="module")
+def start_early(start_lodge, spark_server):
+    """Start gateways that send the progress of each discovery."""
+
+    def start(*options, **others):
+        return start_lodge(*options, backend=spark_server, program=("-c", WITH_EARLY_PROGRESS), **others)
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def lodge(start_early):
+    return start_early()
+
+
+@pytest.fixture(scope="module")
+def other_lodge(start_early, lodge):
+    return start_early(beside=lodge)
+
+
+@dataclass
+class SlowFolder:
+    """A directory with ``ROWS`` rows, whose discovery takes until :meth:`release` is called."""
+
+    name: str
+    released: Path
+
+    def release(self):
+        self.released.touch()
+
+
+@pytest.fixture
+def folder(lodge, spark_server, tmp_path, tmp_path_factory):
+    """A directory in three files, at a backend whose cores are all occupied until it is released."""
+    path = lodge.files / tmp_path_factory.mktemp("folder").name
+    path.mkdir()
+    for part in range(3):
+        rows = range(part, ROWS, 3)
+        (path / f"{part}.json").write_text("".join(f'{{"a": {number}}}\n' for number in rows))
+    session = SparkSession.builder.remote(f"{spark_server}/").create()
+    released = tmp_path / "released"
+
+    def occupy(batches):
+        for batch in batches:
+            (tmp_path / str(batch["id"][0])).touch()
+            while not released.exists():
+                time.sleep(0.05)
+            yield batch
+
+    with running(session.range(0, 2, 1, 2).mapInArrow(occupy, "id long").collect) as occupation:
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2 or occupation.done(), "both cores are busy", SECONDS)
+        yield SlowFolder(path.name, released)
+        released.touch()
+        occupation.result(SECONDS)
+    session.stop()
+
+
+class Progress:
+    """A progress handler that records what it is called with."""
+
+    def __init__(self):
+        self.stages = []
+
+    def __call__(self, stages, inflight_tasks, operation_id, done):
+        self.stages += [stage.stage_id for stage in stages or ()]
+
+
+def rows_of(spark, folder):
+    return sorted(row.a for row in spark.table(f"dfs.`{folder.name}`").collect())
+
+
+def test_progress_of_discovery_reaches_the_client_before_that_of_the_statement(spark, folder):
+    progress = Progress()
+    spark.registerProgressHandler(progress)
+    with running(lambda: rows_of(spark, folder)) as rows:
+        wait_until(lambda: progress.stages or rows.done(), "the handler was called", SECONDS)
+        of_discovery = set(progress.stages)
+        folder.release()
+        assert rows.result(SECONDS) == list(range(ROWS))
+    assert len(of_discovery) == 1
+    assert set(progress.stages) - of_discovery
+
+
+def test_interrupt_ends_a_discovery_with_progress(spark, folder):
+    progress = Progress()
+    spark.registerProgressHandler(progress)
+    with running(lambda: rows_of(spark, folder)) as rows:
+        wait_until(lambda: progress.stages or rows.done(), "the handler was called", SECONDS)
+        assert len(spark.interruptAll()) == 1
+        with pytest.raises(PySparkException, match="OPERATION_CANCELED"):
+            rows.result(SECONDS)
+
+
+def test_client_that_lost_its_connection_can_run_the_statement_again(lodge, folder):
+    progress = Progress()
+    with TcpProxy(int(lodge.target.rpartition(":")[2])) as proxy:
+        spark = SparkSession.builder.remote(f"sc://127.0.0.1:{proxy.port}/").create()
+        spark.registerProgressHandler(progress)
+        with running(lambda: rows_of(spark, folder)) as rows:
+            wait_until(lambda: progress.stages or rows.done(), "the handler was called", SECONDS)
+            proxy.reset()
+            with pytest.raises(PySparkException, match="LODGE_DISCOVERY_LOST"):
+                rows.result(SECONDS)
+        folder.release()
+        assert rows_of(spark, folder) == list(range(ROWS))
+        spark.stop()
+
+
+class Client:
+    """A client of its own session that sends messages without the retries of PySpark."""
+
+    def __init__(self):
+        self._identity = {"session_id": str(uuid.uuid4()), "operation_id": str(uuid.uuid4())}
+        self._identity["user_context"] = base_pb2.UserContext(user_id="ann")
+
+    def start_statement(self):
+        self._identity["operation_id"] = str(uuid.uuid4())
+
+    def execute(self, stub, query):
+        request = base_pb2.ExecutePlanRequest(**self._identity)
+        request.request_options.add().reattach_options.reattachable = True
+        if query.startswith("select"):
+            request.plan.root.sql.query = query
+        else:
+            request.plan.command.sql_command.input.sql.query = query
+        return stub.ExecutePlan(request, timeout=SECONDS)
+
+    def reattach(self, stub, last_response_id):
+        request = base_pb2.ReattachExecuteRequest(**self._identity, last_response_id=last_response_id)
+        return stub.ReattachExecute(request, timeout=SECONDS)
+
+    def release(self, stub, response_id=None):
+        request = base_pb2.ReleaseExecuteRequest(**self._identity)
+        if response_id is None:
+            request.release_all.SetInParent()
+        else:
+            request.release_until.response_id = response_id
+        return stub.ReleaseExecute(request, timeout=SECONDS)
+
+    def is_own(self, response):
+        return (response.session_id, response.operation_id) == (
+            self._identity["session_id"],
+            self._identity["operation_id"],
+        )
+
+
+@contextmanager
+def stub_of(gateway):
+    with grpc.insecure_channel(gateway.target) as channel:
+        yield base_pb2_grpc.SparkConnectServiceStub(channel)
+
+
+@pytest.fixture
+def stub(lodge):
+    with stub_of(lodge) as stub:
+        yield stub
+
+
+@pytest.fixture(params=["same gateway", "other gateway"])
+def second_stub(request, stub, other_lodge):
+    """The gateway to which the client connects after it has lost its stream."""
+    if request.param == "same gateway":
+        yield stub
+    else:
+        with stub_of(other_lodge) as other:
+            yield other
+
+
+@pytest.fixture
+def client():
+    return Client()
+
+
+def rows_in(responses):
+    found = []
+    for response in responses:
+        data = response.arrow_batch.data or response.sql_command_result.relation.local_relation.data
+        if data:
+            with pa.ipc.open_stream(data) as stream:
+                found += stream.read_all().column(0).to_pylist()
+    return sorted(found)
+
+
+def test_discovery_is_one_operation_with_the_statement(client, stub, folder):
+    stream = client.execute(stub, f"select * from dfs.`{folder.name}`")
+    first = next(stream)
+    assert first.HasField("execution_progress")
+    assert is_of_discovery(first.response_id)
+    assert client.is_own(first)
+    assert client.is_own(client.release(stub, first.response_id))
+    folder.release()
+    responses = list(stream)
+    assert rows_in(responses) == list(range(ROWS))
+    assert all(client.is_own(each) for each in responses)
+    assert {each.server_side_session_id for each in responses} == {first.server_side_session_id}
+    assert len({each.response_id for each in responses}) == len(responses)
+
+
+def test_client_that_lost_its_stream_after_discovery_receives_all_rows(client, stub, second_stub, folder):
+    stream = client.execute(stub, f"select * from dfs.`{folder.name}`")
+    last_response_id = next(stream).response_id
+    folder.release()
+    list(stream)
+    responses = list(client.reattach(second_stub, last_response_id))
+    assert rows_in(responses) == list(range(ROWS))
+    assert responses[-1].HasField("result_complete")
+
+
+@pytest.mark.parametrize("is_released", [True, False])
+def test_lost_statement_does_not_begin_later(client, stub, second_stub, folder, is_released):
+    stream = client.execute(stub, f"select * from dfs.`{folder.name}`")
+    last_response_id = next(stream).response_id
+    with pytest.raises(grpc.RpcError, match="LODGE_DISCOVERY_LOST"):
+        list(client.reattach(second_stub, last_response_id))
+    if is_released:
+        client.release(second_stub)
+    else:
+        with pytest.raises(grpc.RpcError, match="LODGE_DISCOVERY_LOST"):  # also if the answer was lost
+            list(client.reattach(second_stub, last_response_id))
+    folder.release()
+    with pytest.raises(grpc.RpcError, match=r"INVALID_HANDLE\.OPERATION_(ALREADY_EXISTS|ABANDONED)"):
+        list(stream)
+
+
+def test_lost_creation_of_a_table_does_not_begin_later(client, stub, second_stub, folder):
+    creation = f"create temporary table t as select * from dfs.`{folder.name}`"
+    stream = client.execute(stub, creation)
+    last_response_id = next(stream).response_id
+    assert is_of_discovery(last_response_id)
+    for _ in range(2):
+        with pytest.raises(grpc.RpcError, match="LODGE_DISCOVERY_LOST"):
+            list(client.reattach(second_stub, last_response_id))
+    folder.release()
+    with pytest.raises(grpc.RpcError, match=r"LODGE_DISCOVERY_LOST|INVALID_HANDLE\.OPERATION_ALREADY_EXISTS"):
+        list(stream)
+    client.start_statement()
+    assert rows_in(client.execute(second_stub, "show tables")) == []
+    client.start_statement()
+    list(client.execute(second_stub, creation))
+    client.start_statement()
+    assert rows_in(client.execute(second_stub, "select * from t")) == list(range(ROWS))
+
+
+def test_client_that_lost_its_stream_after_discovery_follows_the_creation_of_its_table(
+    client, stub, second_stub, folder
+):
+    stream = client.execute(stub, f"create temporary table t as select * from dfs.`{folder.name}`")
+    last_response_id = next(stream).response_id
+    client.release(stub, last_response_id)
+    folder.release()
+    list(stream)
+    responses = list(client.reattach(second_stub, last_response_id))
+    assert rows_in(responses) == ["0_0"]
+    assert responses[-1].HasField("result_complete")
+
+
+def test_first_seconds_of_a_discovery_send_nothing(start_lodge, spark_server, client, lodge, folder):
+    gateway = start_lodge(backend=spark_server, beside=lodge)
+    with stub_of(gateway) as stub:
+        stream = client.execute(stub, f"select * from dfs.`{folder.name}`")
+        with running(lambda: list(stream)) as responses:
+            time.sleep(4)  # Spark reports progress every two seconds
+            folder.release()
+            assert rows_in(responses.result(SECONDS)) == list(range(ROWS))
+            assert not any(is_of_discovery(each.response_id) for each in responses.result())
+    gateway.stop()

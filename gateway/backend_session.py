@@ -69,6 +69,7 @@ _KNOWN_ARTIFACT = "ARTIFACT_ALREADY_EXISTS"
 _ARTIFACT_CHUNK_BYTES = 32 * 1024
 _DISCONNECTED = "INVALID_CURSOR.DISCONNECTED"
 _HANDLE_LOST = "INVALID_HANDLE."
+_RAISED_BY_PLAN = "USER_RAISED_EXCEPTION"
 
 log = structlog.get_logger(__name__)
 _Request = TypeVar("_Request", bound=Message)
@@ -306,14 +307,14 @@ class BackendSession:
 
         Args:
             operation_id: The UUID of the operation.
-            plan: A plan that fails. The client receives its error if it reattaches to the operation.
+            plan: A plan that calls ``raise_error``. The client receives its error if it reattaches to the operation.
 
         Returns:
             Whether the operation has begun. False if an operation with this id exists or existed, or if the backend
             does not know the session.
 
         Raises:
-            BackendError: If the backend does not respond.
+            BackendError: If it is not known whether the operation has begun.
         """
         request = self._build(
             base_pb2.ExecutePlanRequest,
@@ -328,9 +329,11 @@ class BackendSession:
             async for _ in self._stream("ExecutePlan", request):
                 pass
         except BackendError as error:
-            if _is_reset(error):
+            condition = condition_of(error.error)
+            if condition.startswith(_HANDLE_LOST):
+                return False
+            if condition != _RAISED_BY_PLAN:
                 raise
-            return not condition_of(error.error).startswith(_HANDLE_LOST)
         return True
 
     async def follow(self, operation_id: str, *, on_progress: OnProgress | None = None) -> ExecutionResult:

@@ -22,7 +22,8 @@ Guarantees:
 4. A Lodge statement that has not begun does not begin after the handover.
 
 After :class:`GatewayStoppingError`, a client reattaches at another gateway. If that gateway finds neither the statement
-nor its answer, as in guarantees 3 and 4, the client sends the statement again.
+nor its answer, as in guarantees 3 and 4, the client sends the statement again. A client that has received progress of a
+discovery receives ``LODGE_DISCOVERY_LOST`` instead.
 
 Source: [architecture "Session records, leases and the reaper"].
 """

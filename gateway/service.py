@@ -20,7 +20,7 @@ Source: [architecture "Gateway"], [spark-connect-proto base.proto].
 
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import grpc
@@ -65,6 +65,7 @@ from gateway.requests import Request, SessionKey, index_request
 from gateway.response_releases import ResponseReleases
 from gateway.scans.discovery_progress import DiscoveryProgress, is_of_discovery
 from gateway.scans.explanations import add_scans_to_analysis
+from gateway.scans.kept_statements import KeptStatements
 from gateway.scans.lost_discoveries import discovery_lost, prevent_start
 from gateway.scans.plannings import Plannings
 from gateway.sessions.registry import Sessions
@@ -129,6 +130,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         self._plans = PlanDecoder(pools)
         self._pools = pools
         self._plannings = plannings
+        self._kept = KeptStatements()
         self._resolution = RequestResolver(workspaces, paths, pools, plannings)
         unary: dict[str, Handler] = {
             "AddArtifacts": self._add_artifacts,
@@ -304,14 +306,17 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         progress = DiscoveryProgress(call.request, call.context.write)
         with self._audited.follow(observed) as count:
             try:
-                result = await self._start_or_resolve(call, observed, progress)
-            finally:
+                with self._kept.keeping(call.request, progress):
+                    result = await self._start_or_resolve(call, observed, progress)
+            except GatewayError:
                 await progress.finish()
+                raise
             if isinstance(result, Operation):
                 result.on_end(call.context.keep_statement())
                 self._audited.finish_with(result, observed)
-                await self._send(result, "", call.context)
+                await self._send(result, "", call.context, progress)
             else:
+                await progress.finish()
                 await forward_responses(
                     call.backend, call.request, result.data, call.context, observe=count, drain=self._drain
                 )
@@ -332,9 +337,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 decoded = await self._plans.decode(plan)
                 self._audited.describe(observed, decoded.plan)
                 await self._paths.check(request.data, [decoded.plan])
-                operation = await self._statements.start(
-                    call.existing, request, decoded.plan, call.metadata, progress.send_of_lodge_statement
-                )
+                operation = await self._statements.start(call.existing, request, decoded.plan, call.metadata, progress)
                 if operation is not None:
                     return operation
                 return await self._resolution.resolve_execution(
@@ -355,8 +358,16 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         backend = BackendSession(session.backend, client, call.metadata)
         return await self._statements.names(session, backend, on_progress)
 
-    async def _send(self, operation: Operation, last_response_id: str, context: AdmittedCall) -> None:
+    async def _send(
+        self,
+        operation: Operation,
+        last_response_id: str,
+        context: AdmittedCall,
+        progress: DiscoveryProgress | None = None,
+    ) -> None:
         async with self._operations.follow(operation):
+            if progress is not None:
+                await progress.finish()
             async for response in operation.responses(last_response_id):
                 await context.write(response)
 
@@ -373,8 +384,13 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return add_scans_to_analysis(answer, resolved.scans) if resolved.scans else answer
 
     async def _reattach_execute(self, call: "_Call") -> None:
-        call.context.follow_statement()
         message = call.request.decode(base_pb2.ReattachExecuteRequest)
+        if call.session is not None and is_of_discovery(message.last_response_id):
+            kept = await self._kept.take(call.key, call.request.operation_id)
+            if kept is not None:
+                await self._execute_plan(replace(call, request=kept))
+                return
+        call.context.follow_statement()
         operation = self._operations.find(call.key, call.request.operation_id)
         if operation is None and call.session is not None:
             operation = await self._statements.follow(call.session, message, call.metadata)

@@ -8,7 +8,8 @@ Guarantees:
 1. In the first ``PROGRESS_AFTER_SECONDS`` of a statement, the client receives no progress, so it can send the statement
    again.
 2. The response ids of progress differ from all response ids of Spark. Every replica recognises them.
-3. A client that does not receive its responses does not delay discovery.
+3. A client that does not receive its responses does not delay discovery. Progress for which a limit leaves no room is
+   left out.
 
 Source: [spark-connect-client ExecutePlanResponseReattachableIterator].
 """
@@ -18,9 +19,11 @@ import secrets
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from pyspark.sql.connect.proto import base_pb2
 
+from gateway.errors import GatewayError
 from gateway.requests import Request
 
 PROGRESS_AFTER_SECONDS = 10.0
@@ -35,12 +38,12 @@ _RANDOM_BITS = 60
 
 
 def is_of_discovery(response_id: str) -> bool:
-    """Return whether any replica has sent a response with this id as the progress of discovery."""
+    """Return whether a response id has the form that all replicas use for the progress of discovery."""
     return _is_in(response_id, _OF_SPARK) or is_of_lodge_statement(response_id)
 
 
 def is_of_lodge_statement(response_id: str) -> bool:
-    """Return whether a response with this id was the progress of discovery for a Lodge statement."""
+    """Return whether a response id has the form for the progress of discovery of a Lodge statement."""
     return _is_in(response_id, _OF_LODGE)
 
 
@@ -60,28 +63,24 @@ class DiscoveryProgress:
         self._request = request
         self._write = write
         self._due_at_seconds = time.monotonic() + PROGRESS_AFTER_SECONDS
-        self._writing: asyncio.Future[None] | None = None
+        self._writing: asyncio.Task[None] | None = None
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the client may have received progress."""
+        return self._writing is not None
 
     async def send(self, response: base_pb2.ExecutePlanResponse) -> None:
-        """Send a progress message of a discovery job, if it is due and the client has received the previous one.
-
-        Raises:
-            asyncio.CancelledError: If the client has disconnected.
-            GatewayError: If the responses in memory exceed a limit.
-        """
+        """Send a progress message of a discovery job, if it is due and the client has received the previous one."""
         self._send(response, _OF_SPARK)
 
     async def send_of_lodge_statement(self, response: base_pb2.ExecutePlanResponse) -> None:
-        """Do the same as :meth:`send` for a statement that Lodge executes."""
+        """Send a progress message, as :meth:`send` does, for a statement that Lodge executes."""
         self._send(response, _OF_LODGE)
 
     def _send(self, response: base_pb2.ExecutePlanResponse, response_ids: int) -> None:
-        if time.monotonic() < self._due_at_seconds:
+        if time.monotonic() < self._due_at_seconds or (self._writing is not None and not self._writing.done()):
             return
-        if self._writing is not None:
-            if not self._writing.done():
-                return
-            self._writing.result()
         client = self._request.decode_without_plan()
         if not client.operation_id:  # the client cannot know the id that Spark will generate
             return
@@ -92,14 +91,19 @@ class DiscoveryProgress:
             server_side_session_id=response.server_side_session_id,
             execution_progress=response.execution_progress,
         )
-        self._writing = asyncio.ensure_future(self._write(progress.SerializeToString()))
+        self._writing = asyncio.create_task(_write_if_possible(self._write, progress.SerializeToString()))
 
     async def finish(self) -> None:
         """Wait until the last response is sent. Then the next one can be sent.
 
         Raises:
             asyncio.CancelledError: If the client has disconnected.
-            GatewayError: If the responses in memory exceed a limit.
         """
         if self._writing is not None:
             await self._writing
+
+
+async def _write_if_possible(write: Callable[[bytes], Awaitable[None]], response: bytes) -> None:
+    """Send a response, unless the responses in memory exceed a limit. The statement does not depend on it."""
+    with suppress(GatewayError):
+        await write(response)

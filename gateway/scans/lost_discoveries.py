@@ -1,10 +1,12 @@
 """Statements whose stream was lost during a discovery with progress.
 
-The client has received a response, so it does not send the statement again, but reattaches: at this or another gateway.
-The gateway with the lost stream may not have noticed the loss, and may still send the statement to the backend.
+The client has received a response, so it does not send the statement again, but reattaches. If it reattaches at another
+gateway, that gateway does not have the statement (:mod:`gateway.scans.kept_statements`). The gateway with the lost
+stream may not have noticed the loss, and may still send the statement to the backend.
 
-Guarantee: a client that was told that its statement is lost can run it again. The lost statement never begins, because
-its operation id was used before. A backend begins one operation with an id, even after the operation was released.
+Guarantee: a client that received ``LODGE_DISCOVERY_LOST`` can run its statement again. The lost statement does not
+begin later, because its operation id was used before. A backend begins one operation with an id. It remembers the id
+for 30 minutes after the operation was released, and the gateway notices the loss of a stream within 30 seconds.
 
 Source: [spark-connect-server SparkConnectExecutionManager].
 """
@@ -17,8 +19,8 @@ from gateway.errors import GatewayError
 from gateway.scans.expressions import call, text_literal
 
 _TEXT = (
-    "The connection was lost while the schemas of files were discovered, so the statement has not begun. Run the "
-    "statement again. It does not examine the same files again."
+    "The connection to the gateway was lost while it discovered the schemas of files. The statement has no effect. Run "
+    "it again. It does not examine the same files again."
 )
 
 

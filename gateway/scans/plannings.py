@@ -7,7 +7,7 @@ Guarantees:
 
 1. An interrupt by operation id, by tag or of all operations ends the planning with the same error as in Spark.
 2. When the gateway hands over its statements, the planning ends with an error after which the client sends the
-   statement again, to another gateway.
+   statement again, to another gateway. After progress, the client reattaches (:mod:`gateway.scans.lost_discoveries`).
 """
 
 import asyncio

@@ -141,7 +141,7 @@ def begin_once(
     return transition
 
 
-def lose(operation_id: str) -> Callable[[SessionRecord], SessionRecord]:
+def mark_lost(operation_id: str) -> Callable[[SessionRecord], SessionRecord]:
     """Return a transition after which an operation cannot begin.
 
     The transition raises StatementStartedError if the record shows that the operation has begun, or is lost already.
@@ -156,7 +156,7 @@ def lose(operation_id: str) -> Callable[[SessionRecord], SessionRecord]:
 
 
 def is_lost(answer: Answer) -> bool:
-    """Return whether an answer says that its operation is lost; see :func:`lose`."""
+    """Return whether an answer says that its operation is lost; see :func:`mark_lost`."""
     return answer.values == _LOST
 
 

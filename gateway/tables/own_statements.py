@@ -30,7 +30,7 @@ from gateway.operations import Operation, Operations, Runner
 from gateway.request_pools import RequestPools
 from gateway.requests import Request
 from gateway.responses import Response, build_row_response
-from gateway.scans.discovery_progress import is_of_lodge_statement
+from gateway.scans.discovery_progress import DiscoveryProgress, is_of_lodge_statement
 from gateway.scans.lost_discoveries import discovery_lost
 from gateway.scans.planner import ScanPlanner, SessionScans
 from gateway.scans.plannings import Plannings
@@ -40,9 +40,10 @@ from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.sql.name_syntax import qualify_with_session
 from gateway.sql.statement_error import StatementError
+from gateway.sql.statements import CreateView
 from gateway.sql_relations import find_sql, find_sql_relation
 from gateway.storage import Storage
-from gateway.tables.changes import is_lost, lose
+from gateway.tables.changes import is_lost, mark_lost
 from gateway.tables.clones import TableCopies
 from gateway.tables.data_frame_commands import DataFrameCommands, concerns_tables
 from gateway.tables.errors import ChangeTakenError, StatementStartedError, statement_lost
@@ -173,7 +174,7 @@ class OwnStatements:
         return PlanResolver(workspaces, record.tables, settings, scans)
 
     async def start(
-        self, session: Session, request: Request, plan: base_pb2.Plan, metadata: Metadata, on_progress: OnProgress
+        self, session: Session, request: Request, plan: base_pb2.Plan, metadata: Metadata, progress: DiscoveryProgress
     ) -> Operation | None:
         """Start the operation of a plan that Lodge executes.
 
@@ -182,7 +183,7 @@ class OwnStatements:
             request: The ``ExecutePlan`` request of the client.
             plan: The plan of the request.
             metadata: The metadata of the request.
-            on_progress: Called with each progress message of discovery.
+            progress: Sends the progress of discovery to the client.
 
         Returns:
             The operation. None if Spark executes the plan.
@@ -215,6 +216,8 @@ class OwnStatements:
             return operation
         if await self._tables.complete_published(execution, record):
             record = await self._read_record(session, backend, settings)
+        is_view = isinstance(statement, CreateView) or plan.command.HasField("create_dataframe_view")
+        on_progress = progress.send if is_view else progress.send_of_lodge_statement  # Spark creates views
         names = self._resolver(session, backend, record, settings, on_progress)
         context = StatementContext(execution, record, names, self._workspaces.reads)
         work: Coroutine[Any, Any, Runner | None]
@@ -268,6 +271,8 @@ class OwnStatements:
             if not is_of_lodge_statement(request.last_response_id):
                 return None
             await self._lose(session, request.operation_id)
+            if running := self._operations.find(session.key, request.operation_id):  # started in the meantime
+                return running
         client_request = base_pb2.ExecutePlanRequest(
             session_id=request.session_id,
             user_context=request.user_context,
@@ -281,9 +286,9 @@ class OwnStatements:
 
     async def _lose(self, session: Session, operation_id: str) -> None:
         """Prevent a statement from beginning, unless it has begun in the meantime."""
-        self._sessions.require_lease(session)
+        await self._sessions.ensure_joined(session)
         with suppress(StatementStartedError):
-            await self._records.change(session, lose(operation_id))
+            await self._records.change(session, mark_lost(operation_id))
 
     def complete_abandoned(self, session: Session, stored: StoredRecord) -> None:
         """Complete the changes of lost replicas in the background.
@@ -401,6 +406,7 @@ class OwnStatements:
             record = await self._records.read(execution.session)
             answer = find_answer(record, execution.operation.id)
             if answer is not None and is_lost(answer):
+                execution.operation.executes = True  # no other gateway records how it ended
                 raise discovery_lost()
             if answer is not None:
                 return build_row_response(dict(answer.values))

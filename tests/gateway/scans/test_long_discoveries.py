@@ -131,14 +131,31 @@ def test_interrupt_ends_a_discovery_with_progress(spark, folder):
             rows.result(SECONDS)
 
 
-def test_client_that_lost_its_connection_can_run_the_statement_again(lodge, folder):
+def test_client_that_lost_its_connection_continues_at_the_same_gateway(lodge, folder):
     progress = Progress()
     with TcpProxy(int(lodge.target.rpartition(":")[2])) as proxy:
         spark = SparkSession.builder.remote(f"sc://127.0.0.1:{proxy.port}/").create()
         spark.registerProgressHandler(progress)
         with running(lambda: rows_of(spark, folder)) as rows:
             wait_until(lambda: progress.stages or rows.done(), "the handler was called", SECONDS)
+            of_first = set(progress.stages)
             proxy.reset()
+            wait_until(lambda: set(progress.stages) - of_first or rows.done(), "discovery has begun again", SECONDS)
+            folder.release()
+            assert rows.result(SECONDS) == list(range(ROWS))
+        spark.stop()
+
+
+def test_client_whose_gateway_was_killed_can_run_the_statement_again(start_early, lodge, folder):
+    gateway, progress = start_early(beside=lodge), Progress()
+    targets = [gateway]
+    with TcpProxy(lambda: int(targets[-1].target.rpartition(":")[2])) as proxy:
+        spark = SparkSession.builder.remote(f"sc://127.0.0.1:{proxy.port}/").create()
+        spark.registerProgressHandler(progress)
+        with running(lambda: rows_of(spark, folder)) as rows:
+            wait_until(lambda: progress.stages or rows.done(), "the handler was called", SECONDS)
+            targets.append(lodge)
+            gateway.process.kill()
             with pytest.raises(PySparkException, match="LODGE_DISCOVERY_LOST"):
                 rows.result(SECONDS)
         folder.release()
@@ -156,14 +173,24 @@ class Client:
     def start_statement(self):
         self._identity["operation_id"] = str(uuid.uuid4())
 
-    def execute(self, stub, query):
-        request = base_pb2.ExecutePlanRequest(**self._identity)
-        request.request_options.add().reattach_options.reattachable = True
+    def execute(self, stub, query, timeout=SECONDS):
+        plan = base_pb2.Plan()
         if query.startswith("select"):
-            request.plan.root.sql.query = query
+            plan.root.sql.query = query
         else:
-            request.plan.command.sql_command.input.sql.query = query
-        return stub.ExecutePlan(request, timeout=SECONDS)
+            plan.command.sql_command.input.sql.query = query
+        return self._execute(stub, plan, timeout)
+
+    def create_global_view(self, stub, name, query):
+        plan = base_pb2.Plan()
+        view = plan.command.create_dataframe_view
+        view.name, view.is_global, view.input.sql.query = name, True, query
+        return self._execute(stub, plan, SECONDS)
+
+    def _execute(self, stub, plan, timeout):
+        request = base_pb2.ExecutePlanRequest(**self._identity, plan=plan)
+        request.request_options.add().reattach_options.reattachable = True
+        return stub.ExecutePlan(request, timeout=timeout)
 
     def reattach(self, stub, last_response_id):
         request = base_pb2.ReattachExecuteRequest(**self._identity, last_response_id=last_response_id)
@@ -209,6 +236,13 @@ def second_stub(request, stub, other_lodge):
 @pytest.fixture
 def client():
     return Client()
+
+
+@pytest.fixture
+def other_table(client, stub):
+    """A temporary table of the session. Lodge examines lasting views only in sessions that have one."""
+    list(client.execute(stub, "create temporary table other (a int)"))
+    client.start_statement()
 
 
 def rows_in(responses):
@@ -279,6 +313,38 @@ def test_lost_creation_of_a_table_does_not_begin_later(client, stub, second_stub
     list(client.execute(second_stub, creation))
     client.start_statement()
     assert rows_in(client.execute(second_stub, "select * from t")) == list(range(ROWS))
+
+
+@pytest.mark.usefixtures("other_table")
+def test_lost_creation_of_a_lasting_view_does_not_begin_later(client, stub, second_stub, folder):
+    name = f"view_{uuid.uuid4().hex}"
+    stream = client.create_global_view(stub, name, f"select * from dfs.`{folder.name}`")
+    last_response_id = next(stream).response_id
+    with pytest.raises(grpc.RpcError, match="LODGE_DISCOVERY_LOST"):
+        list(client.reattach(second_stub, last_response_id))
+    client.release(second_stub)
+    folder.release()
+    with pytest.raises(grpc.RpcError, match=r"INVALID_HANDLE\.OPERATION_(ALREADY_EXISTS|ABANDONED)"):
+        list(stream)
+    client.start_statement()
+    with pytest.raises(grpc.RpcError, match="TABLE_OR_VIEW_NOT_FOUND"):
+        list(client.execute(stub, f"select * from global_temp.{name}"))
+
+
+@pytest.mark.parametrize("statement", ["select * from dfs.`{}`", "create temporary table t as select * from dfs.`{}`"])
+def test_statement_continues_after_the_deadline_of_its_stream(client, stub, folder, statement):
+    stream = client.execute(stub, statement.format(folder.name), timeout=5.0)
+    with pytest.raises(grpc.RpcError) as raised:
+        for response in stream:  # noqa: B007 - the last one counts
+            pass
+    assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert is_of_discovery(response.response_id)
+    again = client.reattach(stub, response.response_id)
+    assert is_of_discovery(next(again).response_id)
+    folder.release()
+    responses = list(again)
+    assert rows_in(responses) == (["0_0"] if "create" in statement else list(range(ROWS)))
+    assert responses[-1].HasField("result_complete")
 
 
 def test_client_that_lost_its_stream_after_discovery_follows_the_creation_of_its_table(

@@ -300,10 +300,12 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return details or without_traceback(await self._pass_unary(call))
 
     async def _execute_plan(self, call: "_Call") -> None:
+        await self._execute(call, DiscoveryProgress(call.request, call.context.write, has_started=False))
+
+    async def _execute(self, call: "_Call", progress: DiscoveryProgress) -> None:
         call.context.start_statement()
         observed = self._audited.begin(call.request)
         call.progress.is_observed = True
-        progress = DiscoveryProgress(call.request, call.context.write)
         with self._audited.follow(observed) as count:
             try:
                 with self._kept.keeping(call.request, progress):
@@ -386,9 +388,10 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     async def _reattach_execute(self, call: "_Call") -> None:
         message = call.request.decode(base_pb2.ReattachExecuteRequest)
         if call.session is not None and is_of_discovery(message.last_response_id):
-            kept = await self._kept.take(call.key, call.request.operation_id)
+            kept = await self._kept.find(call.key, call.request.operation_id)
             if kept is not None:
-                await self._execute_plan(replace(call, request=kept))
+                progress = DiscoveryProgress(kept, call.context.write, has_started=True)
+                await self._execute(replace(call, request=kept), progress)
                 return
         call.context.follow_statement()
         operation = self._operations.find(call.key, call.request.operation_id)

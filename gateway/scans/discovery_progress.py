@@ -57,18 +57,18 @@ class DiscoveryProgress:
     Args:
         request: The request of the client.
         write: Sends a response to the client.
+        has_started: Whether the client has received progress in an earlier stream.
+
+    Attributes:
+        has_started: Whether the client may have received progress.
     """
 
-    def __init__(self, request: Request, write: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(self, request: Request, write: Callable[[bytes], Awaitable[None]], *, has_started: bool) -> None:
+        self.has_started = has_started
         self._request = request
         self._write = write
-        self._due_at_seconds = time.monotonic() + PROGRESS_AFTER_SECONDS
+        self._due_at_seconds = time.monotonic() + (0.0 if has_started else PROGRESS_AFTER_SECONDS)
         self._writing: asyncio.Task[None] | None = None
-
-    @property
-    def has_started(self) -> bool:
-        """Whether the client may have received progress."""
-        return self._writing is not None
 
     async def send(self, response: base_pb2.ExecutePlanResponse) -> None:
         """Send a progress message of a discovery job, if it is due and the client has received the previous one."""
@@ -91,6 +91,7 @@ class DiscoveryProgress:
             server_side_session_id=response.server_side_session_id,
             execution_progress=response.execution_progress,
         )
+        self.has_started = True
         self._writing = asyncio.create_task(_write_if_possible(self._write, progress.SerializeToString()))
 
     async def finish(self) -> None:

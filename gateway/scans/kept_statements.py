@@ -7,7 +7,7 @@ the client reattaches. Discovery then continues, because the schemas that were f
 Guarantees:
 
 1. Nothing runs for a statement without a stream. Only its request is kept, for ``KEPT_SECONDS``.
-2. A statement is taken once, and only after the handling of its former stream has ended.
+2. A statement is found only after the handling of its former stream has ended, and until it begins again.
 3. The requests take at most ``MAX_STATEMENTS`` times ``MAX_BYTES`` of memory. A larger request is not kept.
 """
 
@@ -45,6 +45,7 @@ class KeptStatements:
             progress: Sends the progress of its discovery.
         """
         key = (request.key, request.operation_id)
+        self._kept.pop(key, None)
         ended = self._running[key] = asyncio.Event()
         try:
             yield
@@ -57,7 +58,7 @@ class KeptStatements:
             if self._running.get(key) is ended:
                 del self._running[key]
 
-    async def take(self, session: SessionKey, operation_id: str) -> Request | None:
+    async def find(self, session: SessionKey, operation_id: str) -> Request | None:
         """Return the request of a statement to which the client reattaches. None if this gateway does not have it."""
         key = (session, operation_id)
         ended = self._running.get(key)
@@ -65,4 +66,4 @@ class KeptStatements:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_END_SECONDS):
                     await ended.wait()
-        return self._kept.pop(key, None)
+        return self._kept.get(key)

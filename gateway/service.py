@@ -310,7 +310,9 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             try:
                 with self._kept.keeping(call.request, progress):
                     result = await self._start_or_resolve(call, observed, progress)
-            except GatewayError:
+                    if not isinstance(result, Operation):
+                        await progress.finish()
+            except Exception:
                 await progress.finish()
                 raise
             if isinstance(result, Operation):
@@ -318,7 +320,6 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 self._audited.finish_with(result, observed)
                 await self._send(result, "", call.context, progress)
             else:
-                await progress.finish()
                 await forward_responses(
                     call.backend, call.request, result.data, call.context, observe=count, drain=self._drain
                 )
@@ -390,6 +391,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         if call.session is not None and is_of_discovery(message.last_response_id):
             kept = await self._kept.find(call.key, call.request.operation_id)
             if kept is not None:
+                kept = kept._replace(identity=call.request.identity)
                 progress = DiscoveryProgress(kept, call.context.write, has_started=True)
                 await self._execute(replace(call, request=kept), progress)
                 return
@@ -444,6 +446,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         if message.HasField("release_until"):
             self._releases.defer(key, call.backend, call.request.data, call.metadata)
             return answer.SerializeToString()
+        self._kept.release(*key)
         self._releases.discard(key, call.backend)
         response = await self._pass_unary(call)
         self._audited.release(call.request)
@@ -452,6 +455,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     async def _interrupt(self, call: "_Call") -> bytes:
         message = call.request.decode(base_pb2.InterruptRequest)
         ended = [
+            *self._kept.interrupt(call.key, message),
             *await self._plannings.interrupt(call.key, message),
             *await self._operations.interrupt(call.key, message),
         ]

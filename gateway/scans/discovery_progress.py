@@ -24,6 +24,7 @@ from contextlib import suppress
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import GatewayError
+from gateway.futures import retrieve_error
 from gateway.requests import Request
 
 PROGRESS_AFTER_SECONDS = 10.0
@@ -93,6 +94,7 @@ class DiscoveryProgress:
         )
         self.has_started = True
         self._writing = asyncio.create_task(_write_if_possible(self._write, progress.SerializeToString()))
+        self._writing.add_done_callback(retrieve_error)
 
     async def finish(self) -> None:
         """Wait until the last response is sent. Then the next one can be sent.

@@ -1,8 +1,8 @@
 """Statements whose stream was lost during a discovery with progress.
 
 The client has received a response, so it does not send the statement again, but reattaches. If it reattaches at another
-gateway, that gateway does not have the statement (:mod:`gateway.scans.kept_statements`). The gateway with the lost
-stream may not have noticed the loss, and may still send the statement to the backend.
+gateway, that gateway does not have the statement (:mod:`gateway.scans.kept_statements`). The first gateway may not have
+noticed the loss of the stream, and may still send the statement to the backend.
 
 Guarantee: a client that received ``LODGE_DISCOVERY_LOST`` can run its statement again. The lost statement does not
 begin later, because its operation id was used before. A backend begins one operation with an id. It remembers the id
@@ -19,8 +19,8 @@ from gateway.errors import GatewayError
 from gateway.scans.expressions import call, text_literal
 
 _TEXT = (
-    "The connection to the gateway was lost while it discovered the schemas of files. The statement has no effect. Run "
-    "it again. It does not examine the same files again."
+    "The stream of the statement ended while the schemas of files were discovered. The statement has no effect. Run it "
+    "again. Files that were examined are not examined again."
 )
 
 

@@ -11,7 +11,7 @@ Guarantees:
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -42,11 +42,16 @@ class _Planning:
     is_interrupted: bool = field(default=False)
 
     def matches(self, interrupt: base_pb2.InterruptRequest) -> bool:
-        if interrupt.interrupt_type == _KINDS.INTERRUPT_TYPE_ALL:
-            return True
-        if interrupt.interrupt_type == _KINDS.INTERRUPT_TYPE_TAG:
-            return interrupt.operation_tag in self.request.tags
-        return bool(self.request.operation_id) and interrupt.operation_id == self.request.operation_id
+        return is_meant(interrupt, self.request.operation_id, self.request.tags)
+
+
+def is_meant(interrupt: base_pb2.InterruptRequest, operation_id: str, tags: Collection[str]) -> bool:
+    """Return whether a client's request interrupts the operation with an id and tags."""
+    if interrupt.interrupt_type == _KINDS.INTERRUPT_TYPE_ALL:
+        return True
+    if interrupt.interrupt_type == _KINDS.INTERRUPT_TYPE_TAG:
+        return interrupt.operation_tag in tags
+    return bool(operation_id) and interrupt.operation_id == operation_id
 
 
 class Plannings:

@@ -271,7 +271,7 @@ class OwnStatements:
             if not is_of_lodge_statement(request.last_response_id):
                 return None
             await self._lose(session, request.operation_id)
-            if running := self._operations.find(session.key, request.operation_id):  # started in the meantime
+            if running := self._operations.find(session.key, request.operation_id):  # started concurrently
                 return running
         client_request = base_pb2.ExecutePlanRequest(
             session_id=request.session_id,
@@ -285,7 +285,7 @@ class OwnStatements:
         return execution.operation
 
     async def _lose(self, session: Session, operation_id: str) -> None:
-        """Prevent a statement from beginning, unless it has begun in the meantime."""
+        """Prevent a statement from beginning, unless it has already begun."""
         await self._sessions.ensure_joined(session)
         with suppress(StatementStartedError):
             await self._records.change(session, mark_lost(operation_id))

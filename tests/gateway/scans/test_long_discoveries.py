@@ -24,9 +24,10 @@ SECONDS = 60.0
 ROWS = 60_000
 WITH_EARLY_PROGRESS = """
 import sys
-from gateway.scans import discovery_progress
+from gateway.scans import discovery_progress, kept_statements
 from lodge.cli import main
 discovery_progress.PROGRESS_AFTER_SECONDS = 0.0
+kept_statements.END_SECONDS = 3.0
 sys.exit(main())
 """
 
@@ -204,6 +205,11 @@ class Client:
             request.release_until.response_id = response_id
         return stub.ReleaseExecute(request, timeout=SECONDS)
 
+    def interrupt_all(self, stub):
+        kind = base_pb2.InterruptRequest.INTERRUPT_TYPE_ALL
+        session = {key: self._identity[key] for key in ("session_id", "user_context")}
+        return stub.Interrupt(base_pb2.InterruptRequest(**session, interrupt_type=kind), timeout=SECONDS)
+
     def is_own(self, response):
         return (response.session_id, response.operation_id) == (
             self._identity["session_id"],
@@ -359,6 +365,22 @@ def test_client_that_lost_its_stream_after_discovery_follows_the_creation_of_its
     responses = list(client.reattach(second_stub, last_response_id))
     assert rows_in(responses) == ["0_0"]
     assert responses[-1].HasField("result_complete")
+
+
+@pytest.mark.parametrize("has_stream", [True, False])
+def test_interrupted_statement_does_not_continue(client, stub, folder, has_stream):
+    stream = client.execute(stub, f"select * from dfs.`{folder.name}`")
+    last_response_id = next(stream).response_id
+    if not has_stream:
+        stream.cancel()
+        time.sleep(1)  # the gateway keeps the statement; nothing shows this
+    assert client.interrupt_all(stub).interrupted_ids
+    if has_stream:
+        with pytest.raises(grpc.RpcError, match="OPERATION_CANCELED"):
+            list(stream)
+    folder.release()
+    with pytest.raises(grpc.RpcError, match="LODGE_DISCOVERY_LOST"):
+        list(client.reattach(stub, last_response_id))
 
 
 def test_first_seconds_of_a_discovery_send_nothing(start_lodge, spark_server, client, lodge, folder):

@@ -29,7 +29,7 @@ class BackendWithEngine:
     async def analyze_schema(self, relation):
         return StructType()
 
-    async def execute(self, plan, *, on_rows):
+    async def execute(self, plan, *, on_rows, on_progress):
         count = len(unpack_files(plan.root.read.data_source.options[FILES]))
         schema = encode_schema(TupleSchema([pa.field("a", pa.int64())]))
         sink = pa.BufferOutputStream()

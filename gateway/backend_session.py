@@ -253,9 +253,7 @@ class BackendSession:
         Raises:
             BackendError: If the call fails, or the session at the backend is not the session that the client observed.
         """
-        request = self._build(base_pb2.ConfigRequest)
-        if self._request.HasField("client_observed_server_side_session_id"):
-            request.client_observed_server_side_session_id = self._request.client_observed_server_side_session_id
+        request = self._build_for_observed_session(base_pb2.ConfigRequest)
         for key, default in SETTING_DEFAULTS.items():
             pair = request.operation.get_with_default.pairs.add()
             pair.key, pair.value = key, default
@@ -316,14 +314,12 @@ class BackendSession:
         Raises:
             BackendError: If it is not known whether the operation has begun.
         """
-        request = self._build(
+        request = self._build_for_observed_session(
             base_pb2.ExecutePlanRequest,
             client_type=self._request.client_type,
             operation_id=operation_id,
             plan=plan,
         )
-        if self._request.HasField("client_observed_server_side_session_id"):
-            request.client_observed_server_side_session_id = self._request.client_observed_server_side_session_id
         request.request_options.add().reattach_options.reattachable = True
         try:
             async for _ in self._stream("ExecutePlan", request):
@@ -507,6 +503,12 @@ class BackendSession:
 
     def _build(self, kind: Callable[..., _Request], **fields: object) -> _Request:
         return kind(session_id=self._request.session_id, user_context=self._request.user_context, **fields)
+
+    def _build_for_observed_session(self, kind: Callable[..., _Request], **fields: object) -> _Request:
+        """Return a request that the backend refuses if its session is not the session that the client observed."""
+        if self._request.HasField("client_observed_server_side_session_id"):
+            fields["client_observed_server_side_session_id"] = self._request.client_observed_server_side_session_id
+        return self._build(kind, **fields)
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ import copy
 import time
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
@@ -331,7 +331,9 @@ class Operations:
         Returns:
             The ids of the interrupted operations.
         """
-        named = [operation for operation in self._of_session(key) if _matches(operation, request)]
+        named = [
+            operation for operation in self._of_session(key) if is_meant(request, operation.id, operation.request.tags)
+        ]
         return [operation.id for operation in named if await operation.interrupt()]
 
     async def end_session(self, key: SessionKey) -> None:
@@ -434,10 +436,11 @@ def _detach(error: GatewayError) -> GatewayError:
     return copied
 
 
-def _matches(operation: Operation, request: base_pb2.InterruptRequest) -> bool:
+def is_meant(interrupt: base_pb2.InterruptRequest, operation_id: str, tags: Collection[str]) -> bool:
+    """Return whether a client's request interrupts the operation with an id and tags."""
     kinds = base_pb2.InterruptRequest.InterruptType
-    if request.interrupt_type == kinds.INTERRUPT_TYPE_ALL:
+    if interrupt.interrupt_type == kinds.INTERRUPT_TYPE_ALL:
         return True
-    if request.interrupt_type == kinds.INTERRUPT_TYPE_TAG:
-        return request.operation_tag in operation.request.tags
-    return request.operation_id == operation.id
+    if interrupt.interrupt_type == kinds.INTERRUPT_TYPE_TAG:
+        return interrupt.operation_tag in tags
+    return bool(operation_id) and interrupt.operation_id == operation_id

@@ -22,9 +22,9 @@ from cachetools import TTLCache
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import GatewayError
+from gateway.operations import is_meant
 from gateway.requests import Request, SessionKey
 from gateway.scans.discovery_progress import DiscoveryProgress
-from gateway.scans.plannings import is_meant
 
 KEPT_SECONDS = 300.0
 MAX_STATEMENTS = 1_000

@@ -16,24 +16,14 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.backend_session import BackendSession
 from gateway.errors import GatewayError
+from gateway.responses import encode_arrow_stream
 from gateway.scans.expressions import call, text_literal
 
 _TEXT = (
     "The stream of the statement ended while the schemas of files were discovered. The statement has no effect. Run it "
     "again. Files that were examined are not examined again."
 )
-
-
-def _one_row() -> bytes:
-    """Return a table with one row, in Arrow's IPC format."""
-    rows = pa.record_batch({"value": [True]})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_batch(rows)
-    return bytes(sink.getvalue().to_pybytes())
-
-
-_ONE_ROW = _one_row()
+_ONE_ROW = encode_arrow_stream(pa.table({"value": [True]}))
 
 
 async def prevent_start(backend: BackendSession, operation_id: str) -> bool:

@@ -11,7 +11,7 @@ Guarantees:
 """
 
 import asyncio
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -19,10 +19,10 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.drain import Drain
 from gateway.errors import CanceledError
+from gateway.operations import is_meant
 from gateway.requests import SessionKey
 
 _Result = TypeVar("_Result")
-_KINDS = base_pb2.InterruptRequest.InterruptType
 
 
 @dataclass(slots=True, eq=False)
@@ -43,15 +43,6 @@ class _Planning:
 
     def matches(self, interrupt: base_pb2.InterruptRequest) -> bool:
         return is_meant(interrupt, self.request.operation_id, self.request.tags)
-
-
-def is_meant(interrupt: base_pb2.InterruptRequest, operation_id: str, tags: Collection[str]) -> bool:
-    """Return whether a client's request interrupts the operation with an id and tags."""
-    if interrupt.interrupt_type == _KINDS.INTERRUPT_TYPE_ALL:
-        return True
-    if interrupt.interrupt_type == _KINDS.INTERRUPT_TYPE_TAG:
-        return interrupt.operation_tag in tags
-    return bool(operation_id) and interrupt.operation_id == operation_id
 
 
 class Plannings:

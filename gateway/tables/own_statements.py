@@ -405,10 +405,10 @@ class OwnStatements:
             self._drain.require_not_stopping()
             record = await self._records.read(execution.session)
             answer = find_answer(record, execution.operation.id)
-            if answer is not None and is_lost(answer):
-                execution.operation.executes = True  # no other gateway records how it ended
-                raise discovery_lost()
             if answer is not None:
+                if is_lost(answer):
+                    execution.operation.executes = True  # no other gateway records how it ended
+                    raise discovery_lost()
                 return build_row_response(dict(answer.values))
             found = find_change(record, execution.operation.id)
             if found is None:

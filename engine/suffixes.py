@@ -4,7 +4,7 @@ This module does not import Spark or Arrow, because the gateway imports it.
 """
 
 from collections.abc import Mapping
-from pathlib import PurePosixPath
+from posixpath import splitext
 from types import MappingProxyType
 
 TEXT_DELIMITERS: Mapping[str, str] = MappingProxyType({".csv": ",", ".tsv": "\t", ".psv": "|", ".tbl": "|"})
@@ -33,8 +33,9 @@ def suffix_of(path: str) -> str:
 
     This is the last suffix that is not a compression suffix.
     """
-    name = PurePosixPath(path.lower())
-    return PurePosixPath(name.stem).suffix if name.suffix in COMPRESSIONS else name.suffix
+    name, suffix = splitext(path.lower())
+    found = splitext(name)[1] if suffix in COMPRESSIONS else suffix
+    return found if len(found) > 1 else ""
 
 
 def compression_of(path: str) -> str | None:
@@ -42,4 +43,4 @@ def compression_of(path: str) -> str | None:
 
     Return None if the file is not compressed.
     """
-    return COMPRESSIONS.get(PurePosixPath(path).suffix.lower())
+    return COMPRESSIONS.get(splitext(path)[1].lower())

@@ -64,6 +64,10 @@ def align_batch(batch: pa.RecordBatch, fields: Sequence[pa.Field], context: Erro
     """
     if not fields:
         return batch_without_columns(batch.num_rows)
+    schema = pa.schema(fields)
+    if batch.schema.equals(schema) and all(field.nullable for field in fields):
+        is_same = batch.schema.equals(schema, check_metadata=True)
+        return batch if is_same else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
     by_name = {fold_case(name): index for index, name in enumerate(batch.schema.names)}
     arrays = []
     for field in fields:
@@ -72,7 +76,7 @@ def align_batch(batch: pa.RecordBatch, fields: Sequence[pa.Field], context: Erro
             arrays.append(missing_values(field, batch.num_rows, field.name, context))
         else:
             arrays.append(convert_array(batch.column(index), field, field.name, context))
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

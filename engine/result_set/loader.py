@@ -34,6 +34,7 @@ from engine.limits import BatchLimits
 from engine.projection.filter import PROJECT_ALL, ProjectionFilter
 from engine.result_set.batch_state import BatchState
 from engine.result_set.bulk import add_columns, align_batch, batch_without_columns, join_batches, to_batches
+from engine.result_set.parts import AppendedParts
 from engine.result_set.sizes import Sizes, batch_sizes, measure_fitting_rows
 from engine.result_set.writers.rows import RowWriter
 from engine.schema import TupleSchema
@@ -67,9 +68,7 @@ class ResultSetLoader:
         self._limits = replace(limits, vector_bytes=min(limits.vector_bytes, _MAX_VECTOR_BYTES))
         self._batch = BatchState(self._limits, context)
         self._writer = RowWriter(self._batch, projection)
-        self._parts: list[pa.RecordBatch] = []
-        self._part_sizes = Sizes()
-        self._part_schema: pa.Schema | None = None
+        self._parts = AppendedParts(self._limits)
         self._offered: pa.Schema | None = None
         self._look_ahead: list[pa.RecordBatch] = []
         self._harvested_rows = 0
@@ -229,7 +228,7 @@ class ResultSetLoader:
         """
         self._is_closed = True
         self._is_active = False
-        self._parts = []
+        self._parts.clear()
         self._look_ahead = []
         self._writer.close()
 
@@ -258,16 +257,19 @@ class ResultSetLoader:
         if self._look_ahead:
             self._look_ahead.append(batch)
             return
+        if batch.num_rows <= self._max_rows - self._batch.rows and self._parts.append_if_small(batch):
+            self._batch.rows += batch.num_rows
+            self._writer.set_appended(self._measure_parts)
+            return
         used = self._measure_parts()
         fitting, sizes = measure_fitting_rows(batch, self._max_rows - self._batch.rows, used, self._limits)
         if fitting == 0 and batch.num_rows and self._batch.rows == 0 < self._max_rows:
             column, size_bytes, limit_bytes = batch_sizes(batch, 0, 1).excess(self._limits) or ("", 0, 0)
             raise ValueTooLargeError(column, size_bytes, limit_bytes, self.context)
         if fitting:
-            self._parts.append(batch.slice(0, fitting))
-            used.add_all(sizes)
+            self._parts.append(batch.slice(0, fitting), sizes)
             self._batch.rows += fitting
-        self._writer.set_appended(used)
+        self._writer.set_appended(self._measure_parts)
         if fitting < batch.num_rows:
             self._look_ahead.append(batch.slice(fitting))
 
@@ -278,26 +280,14 @@ class ResultSetLoader:
         return batch.slice(0, self._limits.scan_rows - self.total_rows - waiting)
 
     def _measure_parts(self) -> Sizes:
-        """Return the total size of the batch's parts.
-
-        If columns were added since the last call, the parts are first extended with these columns.
-        """
-        fields = self._writer.columns.visible_fields()
-        schema = pa.schema(fields)
-        if self._part_schema is None or not schema.equals(self._part_schema):
-            self._part_schema = schema
-            self._parts = [align_batch(part, fields, self.context) for part in self._parts]
-            self._part_sizes = Sizes()
-            for part in self._parts:
-                self._part_sizes.add_all(batch_sizes(part, 0, part.num_rows))
-        return self._part_sizes
+        return self._parts.measure(self._writer.columns.visible_fields(), self.context)
 
     def _seal(self) -> None:
         """Turn the written rows into a part, so that later rows follow them."""
         if self._writer.vector_rows:
             part = self._harvest_rows(self._writer.columns.visible_fields())
-            self._measure_parts().add_all(batch_sizes(part, 0, part.num_rows))
-            self._parts.append(part)
+            self._measure_parts()
+            self._parts.append(part, batch_sizes(part, 0, part.num_rows))
 
     def _harvest_rows(self, fields: list[pa.Field]) -> pa.RecordBatch:
         rows = self._writer.vector_rows
@@ -313,13 +303,11 @@ class ResultSetLoader:
         """
         if self._look_ahead:
             self._batch.hidden_row = self._batch.rows
-        else:
+        elif self._writer.vector_rows or not self._parts.have_columns(self._writer.columns.visible_fields()):
             self._writer.hide_excess_columns()
 
     def _join_parts(self, fields: list[pa.Field]) -> pa.RecordBatch:
-        parts = [align_batch(part, fields, self.context) for part in self._parts]
+        parts = self._parts.take(fields, self.context)
         if self._writer.vector_rows or not parts:
             parts.append(self._harvest_rows(fields))
-        self._parts = []
-        self._part_schema = None
         return join_batches(parts)

@@ -14,6 +14,7 @@ Guarantees:
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Self
@@ -53,7 +54,7 @@ class FileLocation:
         directories: The directories between the selected directory and the file.
     """
 
-    path: PurePosixPath
+    path: str
     directories: Sequence[str]
 
     @classmethod
@@ -67,10 +68,11 @@ class FileLocation:
         Raises:
             ProjectionError: If the file is not below the selected path.
         """
-        file, root = PurePosixPath(path), PurePosixPath(selected)
-        if file.is_absolute() or ".." in file.parts or not file.is_relative_to(root):
+        parts, root = _parts(path), _selected_parts(selected)
+        is_below = not path.startswith("/") and not selected.startswith("/") and parts[: len(root)] == root
+        if not is_below or ".." in parts:
             raise ProjectionError(f"File {path!r} is not below {selected!r}, so it has no partition columns.")
-        return cls(PurePosixPath("/") / file, file.relative_to(root).parts[:-1])
+        return cls(f"/{'/'.join(parts)}", parts[len(root) : -1])
 
     def value(self, name: str) -> str | None:
         """Return the value of an implicit column. Case is ignored in its name."""
@@ -78,7 +80,7 @@ class FileLocation:
         if match is not None and match["directory"] is not None:
             index = int(match["directory"])
             return self.directories[index] if index < len(self.directories) else None
-        return _FILE_COLUMNS[fold_case(name)](self.path)
+        return _FILE_COLUMNS[fold_case(name)](PurePosixPath(self.path))
 
     def scalar(self, field: pa.Field) -> pa.Scalar:
         """Return the value of an implicit column or of a partition column, with the type of the column.
@@ -98,6 +100,13 @@ class FileLocation:
     def column(self, field: pa.Field, rows: int) -> pa.Array:
         """Return the array of an implicit column or of a partition column for the given number of rows."""
         return pa.repeat(self.scalar(field), rows)
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part not in ("", "."))
+
+
+_selected_parts = lru_cache(16)(_parts)
 
 
 def partition_fields(locations: Iterable[FileLocation]) -> Sequence[pa.Field]:

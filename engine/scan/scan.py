@@ -145,18 +145,23 @@ class Scan:
 
         count, most_files = 1, self._most_files
         self._most_files *= 2
+        continuing: ContinuingReader | None = None
 
         def proceed(reader: RowBatchReader) -> bool:
-            nonlocal count
-            if not waiting or count >= most_files or not isinstance(reader, ContinuingReader):
+            nonlocal count, continuing
+            if not waiting or count >= most_files:
                 return False
+            if continuing is None:  # the check of a protocol takes as long as opening a file
+                if not isinstance(reader, ContinuingReader):
+                    return False
+                continuing = reader
             following, place = waiting[0]
             if not following.kind or following.kind != one.kind or not self._are_alike(location, place):
                 return False
             is_whole = following.file.start == 0 and following.file.end is None
             loader, before = negotiator.loader, negotiator.loader.context
             loader.context = following.file.context
-            if not is_whole or not reader.proceed(following.file):
+            if not is_whole or not continuing.proceed(following.file):
                 loader.context = before
                 self._most_files = 1
                 return False

@@ -74,13 +74,13 @@ def list_files(
         PathRefusedError: If the path, or a link below it, leads to a location that the scan may not read.
         UnreadableFileError: If a file or directory cannot be read, or there are too many files.
     """
-    path = PurePosixPath(source.path)
+    path = str(PurePosixPath(source.path))
     try:
         with _open_checked(source, path) as opened:
             if opened.location in _excluded_directories(source):
                 raise _excluded_error(source, path)
             if not opened.is_directory:
-                return [_listed(str(path), os.fstat(opened.descriptor))]
+                return [_listed(path, os.fstat(opened.descriptor))]
     except PathNotFoundError:
         if not is_pattern(source.path):
             raise
@@ -89,7 +89,7 @@ def list_files(
         if not found:
             raise
         return found
-    return _Walk(source, max_files, on_progress).files_below(path)
+    return _Walk(source, max_files, on_progress).files_below(PurePosixPath(path))
 
 
 def open_file(source: ScanSource, file: ListedFile) -> BinaryIO:
@@ -101,7 +101,7 @@ def open_file(source: ScanSource, file: ListedFile) -> BinaryIO:
         PathRefusedError: If the path leads to a location that the scan may not read.
         UnreadableFileError: If the file cannot be read.
     """
-    with _open_checked(source, PurePosixPath(file.path)) as opened:
+    with _open_checked(source, file.path) as opened:
         if opened.is_directory:
             raise UnreadableFileError(source.workspace, file.path, "it is a directory")
         if _version(os.fstat(opened.descriptor)) != file.version:
@@ -132,7 +132,7 @@ class _Walk:
 
     def _list(self, directory: PurePosixPath) -> None:
         self._on_progress()
-        with _open_checked(self._source, directory) as opened:
+        with _open_checked(self._source, str(directory)) as opened:
             if opened.location in self._excluded:
                 return
             self._reach(opened.location, str(directory))
@@ -160,7 +160,7 @@ class _Walk:
         if entry.is_file(follow_symlinks=False):
             status = entry.stat(follow_symlinks=False)
         else:
-            with _open_checked(self._source, PurePosixPath(path)) as opened:
+            with _open_checked(self._source, path) as opened:
                 if opened.is_directory:
                     self._directories.append(PurePosixPath(path))
                     return
@@ -210,51 +210,51 @@ class _Opened:
 
 
 @contextmanager
-def _open_checked(source: ScanSource, path: PurePosixPath) -> Iterator[_Opened]:
+def _open_checked(source: ScanSource, path: str) -> Iterator[_Opened]:
     """Open a path, check its location, and close it at the end of the block.
 
     If the block raises an ``OSError``, it is converted to an error that contains the path.
     """
-    if path.is_absolute() or ".." in path.parts or "\0" in str(path):
+    if path.startswith("/") or ".." in path.split("/") or "\0" in path:
         raise PathRefusedError(
-            source.workspace, str(path), "the path must be relative to the workspace and must not contain '..' or NUL"
+            source.workspace, path, "the path must be relative to the workspace and must not contain '..' or NUL"
         )
     descriptor = -1
     try:
-        descriptor = os.open(Path(source.root, path), _OPEN_FLAGS)
+        descriptor = os.open(posixpath.join(source.root, path), _OPEN_FLAGS)
         yield _check(source, path, descriptor)
     except (FileNotFoundError, NotADirectoryError):
-        raise PathNotFoundError(source.workspace, str(path)) from None
+        raise PathNotFoundError(source.workspace, path) from None
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise UnreadableFileError(source.workspace, str(path), reason) from None
+        raise UnreadableFileError(source.workspace, path, reason) from None
     finally:
         if descriptor >= 0:
             os.close(descriptor)
 
 
-def _check(source: ScanSource, path: PurePosixPath, descriptor: int) -> _Opened:
+def _check(source: ScanSource, path: str, descriptor: int) -> _Opened:
     """Check the location and the type of an open descriptor."""
     try:
         location = os.readlink(f"{_OPEN_DESCRIPTORS}/{descriptor}")  # noqa: PTH115 - a path object takes longer
     except FileNotFoundError:
         reason = "this system has no /proc, so the location of an open file cannot be checked"
-        raise UnreadableFileError(source.workspace, str(path), reason) from None
+        raise UnreadableFileError(source.workspace, path, reason) from None
     if not _is_in(location, source.root) and not _is_in(location, os.path.realpath(source.root)):
         raise PathRefusedError(
             source.workspace,
-            str(path),
+            path,
             "a link on the path leads out of the workspace; copy the data into the workspace",
         )
     if not _may_read(source, path, location):
         raise _excluded_error(source, path)
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise UnreadableFileError(source.workspace, str(path), "it is neither a file nor a directory")
+        raise UnreadableFileError(source.workspace, path, "it is neither a file nor a directory")
     return _Opened(descriptor, location, stat.S_ISDIR(mode))
 
 
-def _may_read(source: ScanSource, path: PurePosixPath, location: str) -> bool:
+def _may_read(source: ScanSource, path: str, location: str) -> bool:
     """Return whether a location is outside the excluded directories.
 
     A location inside an excluded directory is allowed only if both conditions are true:
@@ -284,5 +284,5 @@ def _excluded_directories(source: ScanSource) -> frozenset[str]:
     return frozenset(map(os.path.realpath, source.excluded))
 
 
-def _excluded_error(source: ScanSource, path: PurePosixPath) -> PathRefusedError:
-    return PathRefusedError(source.workspace, str(path), "it is in a directory that scans may not read")
+def _excluded_error(source: ScanSource, path: str) -> PathRefusedError:
+    return PathRefusedError(source.workspace, path, "it is in a directory that scans may not read")

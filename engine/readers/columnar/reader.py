@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from engine.context import ErrorContext
 from engine.errors import LoaderStateError
 from engine.readers.columnar.columnar_file import ColumnarFile
-from engine.readers.columnar.type_mapping import scan_field, scan_schema, to_scan_types
+from engine.readers.columnar.type_mapping import ScanTypes, scan_field, scan_schema
 from engine.readers.errors import FormatError, format_errors
 from engine.readers.stream import ArrowFileAdapter, check_size, open_checked
 from engine.result_set.loader import ResultSetLoader
@@ -66,6 +66,7 @@ class ColumnarReader:
         self._loader: ResultSetLoader | None = None
         self._conditions: Sequence[pc.Expression] = ()
         self._wanted: list[str] = []
+        self._types = ScanTypes()
         self._batches: Iterator[tuple[pa.RecordBatch | int, ErrorContext]] = iter(())
 
     def open(self, negotiator: SchemaNegotiator) -> bool:
@@ -131,7 +132,7 @@ class ColumnarReader:
                 for batch in columns.batches(unit, wanted):
                     # Arrow trusts the offsets in a file and does not validate text.
                     batch.validate(full=True)
-                    yield to_scan_types(batch.select(wanted), context), context
+                    yield self._types.convert(batch.select(wanted), context), context
 
     def _count(
         self, columns: ColumnarFile, units: Sequence[int]

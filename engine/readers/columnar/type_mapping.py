@@ -94,15 +94,26 @@ _MAPPINGS: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType
 ]
 
 
-def to_scan_types(batch: pa.RecordBatch, context: ErrorContext) -> pa.RecordBatch:
-    """Convert a batch to the types of a scan.
+class ScanTypes:
+    """Converts batches to the types of a scan. Remembers these types, because most batches have the same columns."""
 
-    Raises:
-        ValueConversionError: If the conversion would change a value (guarantee 1).
-    """
-    fields = [scan_field(field) for field in batch.schema]
-    columns = [_convert(column, field, context) for column, field in zip(batch.columns, fields, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)) if columns else batch
+    def __init__(self) -> None:
+        self._offered: pa.Schema | None = None
+        self._wanted = pa.schema([])
+
+    def convert(self, batch: pa.RecordBatch, context: ErrorContext) -> pa.RecordBatch:
+        """Convert a batch to the types of a scan.
+
+        Raises:
+            ValueConversionError: If the conversion would change a value (guarantee 1).
+        """
+        if self._offered is None or not batch.schema.equals(self._offered, check_metadata=True):
+            self._offered = batch.schema
+            self._wanted = pa.schema([scan_field(field) for field in batch.schema])
+        if batch.schema.equals(self._wanted):
+            return batch
+        columns = [_convert(column, field, context) for column, field in zip(batch.columns, self._wanted, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=self._wanted)
 
 
 def _convert(array: pa.Array, field: pa.Field, context: ErrorContext) -> pa.Array:

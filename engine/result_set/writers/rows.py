@@ -10,6 +10,7 @@ Guarantees:
    and h of [result-set-impl "Detailed Use Cases"].
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -41,7 +42,7 @@ class RowWriter:
         self._level = Level()
         self._max_rows = _NOT_ACTIVE
         self._limit_rows = _NOT_ACTIVE
-        self._appended = Sizes()
+        self._measure_appended: Callable[[], Sizes] | None = None
         self.vector_rows = 0
         self.has_overflow = False
         context = ColumnContext("", self._level, batch, make_column)
@@ -149,11 +150,11 @@ class RowWriter:
         self._max_rows = max_rows
         self._batch.rows = self.vector_rows = int(self.has_overflow)
         self.has_overflow = False
-        self.set_appended(Sizes())
+        self.set_appended(None)
 
-    def set_appended(self, appended: Sizes) -> None:
-        """Set the sizes of the rows that were appended in bulk. Only for the loader."""
-        self._appended = appended
+    def set_appended(self, measure: Callable[[], Sizes] | None) -> None:
+        """Set what measures the rows that were appended in bulk. None if there are none. Only for the loader."""
+        self._measure_appended = measure
         self._batch.must_measure = self._must_always_measure
         self._update_row_limit()
 
@@ -200,12 +201,13 @@ class RowWriter:
 
     def _excess(self, rows: int) -> tuple[str, int, int] | None:
         sizes = self._measure(0, rows)
-        sizes.add_all(self._appended)
+        if self._measure_appended is not None:
+            sizes.add_all(self._measure_appended())
         return sizes.excess(self._batch.limits)
 
     @property
     def _must_always_measure(self) -> bool:
-        return self._batch.limits.batch_bytes is not None or bool(self._appended.buffers)
+        return self._batch.limits.batch_bytes is not None or self._measure_appended is not None
 
     def _update_row_limit(self) -> None:
         """Limit the batch to the number of rows that fit, given the widths of its columns."""

@@ -198,6 +198,16 @@ def test_arrays_and_rows_give_the_same_batches(data: Any, cut: int) -> None:
     assert to_batches(table, limits, [table], ResultSetLoader.append) == by_row
     in_parts = to_batches(table, limits, table.to_batches(cut), ResultSetLoader.append)
     assert rows_of(in_parts) == rows_of(by_row)
+    parts = table.to_batches(cut)
+    mixed = [item for number, part in enumerate(parts) for item in (part.to_pylist() if number % 3 else [part])]
+    assert rows_of(to_batches(table, limits, mixed, add_part_or_row)) == rows_of(by_row)
+
+
+def add_part_or_row(loader: ResultSetLoader, item: Any) -> None:
+    if isinstance(item, pa.RecordBatch):
+        loader.append(item)
+    else:
+        loader.writer.set_row(*item.values())
 
 
 def to_batches(table: pa.Table, limits: BatchLimits, items: Iterable[Any], add: Callable[..., None]) -> Any:

@@ -56,14 +56,17 @@ def examine(files: Iterable[tuple[int, SourceFile]], discover: Callable[[SourceF
     """
     numbers: dict[bytes, list[int]] = {}
     failed: list[tuple[int, str]] = []
+    last, encoded = None, b""
     for number, file in files:
         try:
-            encoded = encode_schema(discover(file))
+            schema = discover(file)
         except EngineError as error:
             lines = traceback.format_exception(error)
             failed.append((number, json.dumps([asdict(ErrorReport.of(error)), "".join(lines)[-_MAX_TRACEBACK:]])))
-        else:
-            numbers.setdefault(encoded, []).append(number)
+            continue
+        if schema is not last:
+            last, encoded = schema, encode_schema(schema)
+        numbers.setdefault(encoded, []).append(number)
     rows = [
         *({"files": of_schema, "schema": encoded, "error": None} for encoded, of_schema in numbers.items()),
         *({"files": [number], "schema": None, "error": error} for number, error in failed),

@@ -11,7 +11,7 @@ from pyarrow import parquet
 from engine.readers.columnar.columnar_file import BATCH_ROWS
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.parquet_instants import to_schema, with_time_zones
-from engine.readers.columnar.spark_parquet import mark_columns
+from engine.readers.columnar.spark_parquet import SparkColumns
 from engine.readers.stream import ArrowFileAdapter
 from engine.schema import TupleSchema
 from engine.suffixes import SUFFIXES
@@ -97,5 +97,11 @@ class ParquetFormat(ColumnarFormat):
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES[name]
     columnar_file = ParquetFile
 
+    def __init__(self) -> None:
+        self._last: SparkColumns | None = None
+
     def _schema(self, columns: ParquetFile) -> TupleSchema:
-        return mark_columns(super()._schema(columns), columns.metadata, columns.footer())
+        found = self._last
+        if found is None or not found.are_of(columns.schema, columns.metadata):
+            found = self._last = SparkColumns(super()._schema(columns), columns.schema, columns.metadata)
+        return found.marked(columns.metadata.num_row_groups, columns.footer())

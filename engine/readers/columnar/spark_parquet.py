@@ -13,7 +13,7 @@ pushed down.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -58,28 +58,53 @@ _CODECS: Final = frozenset({0, 1, 2, 6, 7})
 """Uncompressed, Snappy, gzip, Zstandard and LZ4_RAW. Programs disagree about the form of the older LZ4."""
 
 
-def mark_columns(schema: TupleSchema, metadata: Any, footer: bytes) -> TupleSchema:
-    """Return the schema of a file with the marks of its columns.
+class SparkColumns:
+    """The columns that Spark's reader reads in all files with the same schema and columns whose codecs it knows.
 
     Args:
-        schema: The columns of the file, with the types of a scan.
-        metadata: The decoded footer, a ``pyarrow.parquet.FileMetaData``.
-        footer: The footer as it is in the file.
+        schema: The columns of a file, with the types of a scan.
+        offered: The same columns, with the types that Arrow gives them.
+        metadata: The decoded footer of the file, a ``pyarrow.parquet.FileMetaData``.
     """
-    written: Mapping[bytes, bytes] = metadata.metadata or {}
-    parquet = metadata.schema
-    found: dict[str, list[Any]] = {}
-    for number in range(len(parquet)):
-        leaf = parquet.column(number)
-        found.setdefault(leaf.path.partition(".")[0], []).append(leaf)
-    codecs = Counter(path.decode(errors="replace") for path, codec in read_codecs(footer) if codec in _CODECS)
 
-    def is_readable(column: pa.Field) -> bool:
-        leaves = found.get(column.name, ())
-        are_plain = all(codecs[leaf.path] == metadata.num_row_groups and _is_plain(leaf, written) for leaf in leaves)
-        return are_plain and [_levels(leaf) for leaf in leaves] == list(_expected_levels(column))
+    def __init__(self, schema: TupleSchema, offered: pa.Schema, metadata: Any) -> None:
+        self._offered = offered.remove_metadata()
+        self._parquet = metadata.schema
+        self._is_proleptic = _is_proleptic(metadata.metadata or {})
+        leaves: dict[str, list[Any]] = {}
+        for number in range(len(self._parquet)):
+            leaf = self._parquet.column(number)
+            leaves.setdefault(leaf.path.partition(".")[0], []).append(leaf)
+        self._schema = schema
+        self._paths = {
+            one.name: [leaf.path for leaf in leaves[one.name]]
+            for one in schema
+            if all(_is_plain(leaf, is_proleptic=self._is_proleptic) for leaf in leaves.get(one.name, ()))
+            and [_levels(leaf) for leaf in leaves.get(one.name, ())] == list(_expected_levels(one))
+        }
+        self._marked = self._mark(self._paths)
 
-    return TupleSchema(mark(one, FORMAT) if is_readable(one) else one for one in schema)
+    def are_of(self, offered: pa.Schema, metadata: Any) -> bool:
+        """Return whether these are also the columns of another file."""
+        return (
+            offered.remove_metadata().equals(self._offered, check_metadata=True)
+            and metadata.schema.equals(self._parquet)
+            and _is_proleptic(metadata.metadata or {}) == self._is_proleptic
+        )
+
+    def marked(self, row_groups: int, footer: bytes) -> TupleSchema:
+        """Return the schema of a file with the marks of its columns.
+
+        Args:
+            row_groups: The number of row groups of the file.
+            footer: The footer as it is in the file.
+        """
+        chunks = Counter(path.decode(errors="replace") for path, codec in read_codecs(footer) if codec in _CODECS)
+        readable = [name for name, paths in self._paths.items() if all(chunks[path] == row_groups for path in paths)]
+        return self._marked if len(readable) == len(self._paths) else self._mark(readable)
+
+    def _mark(self, readable: Collection[str]) -> TupleSchema:
+        return TupleSchema(mark(one, FORMAT) if one.name in readable else one for one in self._schema)
 
 
 def _levels(leaf: Any) -> tuple[str, int, int]:
@@ -124,7 +149,7 @@ def _is_plain_struct(type_: pa.StructType) -> bool:
     return not is_variant and not any(map(pt.is_floating, members.values()))
 
 
-def _is_plain(leaf: Any, written: Mapping[bytes, bytes]) -> bool:
+def _is_plain(leaf: Any, *, is_proleptic: bool) -> bool:
     logical = str(leaf.logical_type)
     if (leaf.physical_type, logical) in _PLAIN:
         return True
@@ -135,7 +160,7 @@ def _is_plain(leaf: Any, written: Mapping[bytes, bytes]) -> bool:
         and leaf.physical_type in ("INT32", "INT64")
         and _NANOSECONDS not in logical
         and not logical.startswith(_INSTANT_IN_MILLISECONDS)
-        and _is_proleptic(written)
+        and is_proleptic
     )
 
 

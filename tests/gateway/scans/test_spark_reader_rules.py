@@ -20,6 +20,7 @@ from gateway.scans.spark_readers import FORMATS, MIN_FILE_BYTES, build_relation,
 
 NUMBERS = pa.table({"a": [1, 2]})
 DAYS = pa.table({"a": pa.array([1], pa.date32())})
+LARGE_DAYS = pa.table({"a": pa.array(range(300_000), pa.date32()), "b": [1] * 300_000})
 LARGE = pa.table({"a": list(range(200_000))})
 
 
@@ -84,6 +85,19 @@ def test_large_files_beside_others(scan):
     assert path.stat().st_size > MIN_FILE_BYTES
     scan.write("b.parquet", pa.table({"a": pa.array([1], pa.int32())}))
     assert scan.names() == [["a.parquet"], ["b.parquet"]]
+
+
+def test_files_with_equal_columns_are_decided_one_by_one(scan):
+    """Discovery remembers what it decided for the columns of the file before."""
+    spark_2 = {b"org.apache.spark.version": b"2.4.8"}
+    for number in range(0, 12, 4):
+        scan.write(f"{number:02}.parquet", LARGE_DAYS, compression="none")
+        scan.write(f"{number + 1:02}.parquet", LARGE_DAYS, compression={"a": "none", "b": "brotli"})
+        scan.write(f"{number + 2:02}.parquet", LARGE_DAYS.replace_schema_metadata(spark_2), compression="none")
+        scan.write(f"{number + 3:02}.parquet", LARGE_DAYS, compression="none", row_group_size=100_000)
+    of_spark, of_engine = scan.names()
+    assert of_spark == ["00.parquet", "03.parquet", "04.parquet", "07.parquet", "08.parquet", "11.parquet"]
+    assert len(of_engine) == 6
 
 
 @pytest.mark.parametrize("name", ["a b.parquet", "[a].parquet", "a%20b.parquet", "a*.parquet", "a.pq", "ä.parquet"])

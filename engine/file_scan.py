@@ -19,7 +19,7 @@ Sources: [scan-schema-tracker "Subsequent Readers and Schema Changes"], [archite
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
 
@@ -181,12 +181,16 @@ class FileScan:
         place = format_.find_place(source, options, lambda row: _conflicts(others, row, column))
         return "" if place is None else place.position
 
-    def discovery_groups(self) -> Iterator[Sequence[int]]:
-        """Group the files for tasks that examine them. Return the numbers of the files of each group."""
+    def discovery_groups(self) -> Iterator[Sequence[tuple[int, ListedFile]]]:
+        """Group the files for tasks that examine them. Return the files of each group, with their numbers."""
         files = self._files()
         target_bytes = task_bytes(sum(file.size_bytes for file in files))
-        sizes = ((number, min(file.size_bytes, target_bytes)) for number, file in enumerate(files))
+        sizes = ((one, min(one[1].size_bytes, target_bytes)) for one in enumerate(files))
         return pack(sizes, target_bytes, _EXAMINING_BYTES)
+
+    def without_files(self) -> "FileScan":
+        """Return the scan for its tasks. Each task gets its files, and unpickling all files takes long."""
+        return replace(self, listed=())
 
     def select_columns(self, schema: TupleSchema, files: Sequence[ListedFile]) -> TupleSchema:
         """Return the columns that the statement contains. Implicit columns are marked as implicit.

@@ -34,12 +34,13 @@ class DiscoveryReader(datasource.DataSourceReader):
 
     @reported_errors()
     def partitions(self) -> list[datasource.InputPartition]:
-        return [datasource.InputPartition(numbers) for numbers in self._scan.discovery_groups()]
+        groups = [datasource.InputPartition(group) for group in self._scan.discovery_groups()]
+        self._scan = self._scan.without_files()
+        return groups
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         with reported_errors():
-            files = self._scan.listed or ()
-            group = ((number, self._scan.open_later(files[number])) for number in partition.value)
+            group = ((number, self._scan.open_later(file)) for number, file in partition.value)
             yield examine(group, self._scan.examine)
 
 

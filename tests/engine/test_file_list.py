@@ -1,6 +1,8 @@
 """The list of files in a plan."""
 
+import pickle
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,6 +11,9 @@ from hypothesis import strategies as st
 from engine.errors import ScanOptionError
 from engine.file_list import FILES, pack_files, unpack_files
 from engine.file_scan import FileScan
+from engine.schema import TupleSchema
+from engine.spark import ScanReader, to_spark_schema
+from engine.spark_discovery import DiscoveryReader
 from engine.storage.listed_file import ListedFile
 
 LISTS = st.lists(st.builds(ListedFile, st.text(), st.integers(min_value=0, max_value=2**63), st.text()))
@@ -48,3 +53,18 @@ def test_planning_many_files_needs_little_memory(workspace):
     assert sum(len(files) for files in tasks) == COUNT
     assert len(tasks) < COUNT / 100
     assert peak_bytes < COUNT * MOST_BYTES_OF_FILE
+
+
+@pytest.mark.parametrize("kind", ["scan", "discovery"])
+def test_tasks_get_only_their_files(workspace, kind):
+    """Spark sends the reader to each task. Unpickling the list of all files would take longer than many tasks."""
+    for number in range(8):
+        workspace.write(f"{number}.json", "{}\n")
+    scan = FileScan.from_options(workspace.scan(".").to_options(reader={}))
+    planned = replace(scan, listed=scan.list_files())
+    reader = DiscoveryReader(planned)
+    if kind == "scan":
+        reader = ScanReader(planned, to_spark_schema(TupleSchema()), is_declared=False)
+    files = b"".join(pickle.dumps(partition) for partition in reader.partitions())
+    assert all(b"%d.json" % number in files for number in range(8))
+    assert b".json" not in pickle.dumps(reader)

@@ -29,8 +29,10 @@ from gateway.backend_failures import find_scan_report
 from gateway.backend_session import BackendSession
 from gateway.errors import BackendError
 from gateway.scans.scan_summary import ScanSummary
-from gateway.scans.single_use import MAX_BYTES, find_parts
+from gateway.scans.single_use import EXPLAIN_WORDS, MAX_BYTES, find_parts
+from gateway.sql.cursor import Cursor
 from gateway.sql.lexer import Dialect, Token, iterate_tokens
+from gateway.sql.read_only_query import find_end_of_common_tables
 from gateway.sql_relations import find_sql
 
 Relation = relations_pb2.Relation
@@ -38,7 +40,6 @@ Relation = relations_pb2.Relation
 MAX_SCANS = 8
 """The maximum number of scans of a statement whose files are counted. Each of them takes Spark about half a second."""
 
-_MODES = frozenset({"LOGICAL", "FORMATTED", "EXTENDED", "CODEGEN", "COST"})
 _WITHOUT_JOBS = frozenset(
     {
         *("aggregate", "deduplicate", "drop", "fill_na", "filter", "hint", "join", "limit", "local_relation", "offset"),
@@ -120,7 +121,7 @@ def _copy_query(statement: Relation, dialect: Dialect) -> Relation:
     if sql is not None:
         words = _first_words(sql.query, dialect)
         if words and words[0].keyword == "EXPLAIN":
-            explained = [word for word in words[1:] if word.keyword not in _MODES]
+            explained = [word for word in words if word.keyword not in EXPLAIN_WORDS]
             sql.query = sql.query[explained[0].start :] if explained else ""
     return query
 
@@ -128,15 +129,22 @@ def _copy_query(statement: Relation, dialect: Dialect) -> Relation:
 def _may_run_command(message: Message, dialect: Dialect) -> bool:
     """Return whether Spark may execute a command, or run a job, when it analyzes a query.
 
-    A SQL text that begins with ``SELECT`` contains no command.
+    A SQL text contains no command if it begins with ``SELECT``, perhaps after common table expressions.
     """
     if isinstance(message, Relation):
         kind = message.WhichOneof("rel_type")
         if kind not in _WITHOUT_JOBS or message.aggregate.HasField("pivot"):
             return True
-        if kind == "sql" and [word.keyword for word in _first_words(message.sql.query, dialect)][:1] != ["SELECT"]:
+        if kind == "sql" and not _is_query(message.sql.query, dialect):
             return True
     return any(_may_run_command(part, dialect) for part in find_parts(message))
+
+
+def _is_query(text: str, dialect: Dialect) -> bool:
+    cursor = Cursor(text, dialect)
+    start = find_end_of_common_tables(cursor) if cursor.keyword() == "WITH" else 0
+    first = None if start is None else cursor.at(start)
+    return first is not None and first.keyword == "SELECT"
 
 
 def _first_words(text: str, dialect: Dialect) -> Sequence[Token]:

@@ -7,8 +7,9 @@ gets those of the earlier statement. Therefore filters may only be pushed down t
 Guarantees:
 
 1. A scan is found only if its statement is executed once, and if Spark does not copy it while it plans the statement.
-   Spark copies common table expressions and the outer side of correlated subqueries, also of those in SQL functions.
-   So the statement must consist of relations, expressions, keywords and functions that this module knows.
+   Spark copies the outer side of correlated subqueries, also of those in SQL functions, and common table expressions
+   that have several uses. So the statement must consist of relations, expressions, keywords and functions that this
+   module knows, its queries must be in places of tables, and each of its common table expressions has one use.
 2. A scan that is found gets a value that no other statement has. Then no later statement finds it in Spark's cache of
    plans.
 
@@ -16,11 +17,13 @@ Source: [spark-data-source], ``PythonScanBuilder``, ``SessionHolder.usePlanCache
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import dropwhile
 
 from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2, expressions_pb2, relations_pb2
 
 from engine.scan_source import FORMAT
+from gateway.scans.single_queries import has_single_queries
 from gateway.sql.lexer import Dialect, Token, TokenKind, tokenize
 
 Relation = relations_pb2.Relation
@@ -110,6 +113,7 @@ _FUNCTIONS = frozenset(
 )
 _BEFORE_BRACKETS = _FUNCTIONS | frozenset(
     [
+        "as",
         "by",
         "case",
         "cast",
@@ -134,7 +138,10 @@ _BEFORE_BRACKETS = _FUNCTIONS | frozenset(
         "where",
     ]
 )
-_KEYWORDS_OF_COPIES = frozenset(["BEGIN", "CALL", "EXECUTE", "LATERAL", "RECURSIVE", "TABLE", "VALUES", "WITH"])
+_KEYWORDS_OF_COPIES = frozenset(["BEGIN", "CALL", "EXECUTE", "LATERAL", "RECURSIVE", "TABLE", "VALUES"])
+EXPLAIN_WORDS = frozenset({"EXPLAIN", "LOGICAL", "FORMATTED", "EXTENDED", "CODEGEN", "COST"})
+"""The keyword of ``EXPLAIN`` and its modes."""
+
 MAX_BYTES = 64 * 1024
 """The maximum size of a message, because it is visited on the event loop."""
 
@@ -193,7 +200,9 @@ def _find(relation: Relation, dialect: Dialect) -> Iterator[Relation]:
 def _find_in_text(statement: relations_pb2.WithRelations, dialect: Dialect) -> Iterator[Relation]:
     """Return the scans that a SQL text reads once, by their aliases."""
     tokens = tokenize(statement.root.sql.query, dialect)
-    if not _is_plain(tokens, queries=1):
+    if tokens and tokens[0].keyword == "EXPLAIN":
+        tokens = list(dropwhile(lambda token: token.keyword in EXPLAIN_WORDS, tokens))
+    if not (has_single_queries(tokens) and _is_plain(tokens)):
         return
     for reference in statement.references:
         alias = reference.subquery_alias.alias.casefold()
@@ -209,7 +218,8 @@ def _has_plain_expressions(message: Message, dialect: Dialect) -> bool:
         if kind == "unresolved_function":
             is_known = message.unresolved_function.function_name.casefold() in _FUNCTIONS | _OPERATORS
         elif kind == "expression_string":
-            is_known = _is_plain(tokenize(message.expression_string.expression, dialect), queries=0)
+            tokens = tokenize(message.expression_string.expression, dialect)
+            is_known = not any(token.keyword in ("SELECT", "FROM", "WITH") for token in tokens) and _is_plain(tokens)
         else:
             is_known = kind in _EXPRESSIONS
         if not is_known:
@@ -225,11 +235,9 @@ def find_parts(message: Message) -> Iterator[Message]:
         yield from value if field.is_repeated else [value]
 
 
-def _is_plain(tokens: Sequence[Token], *, queries: int) -> bool:
-    """Return whether a text has this number of queries and calls only known functions."""
-    keywords = [token.keyword for token in tokens]
-    if keywords.count("SELECT") != queries or keywords.count("FROM") > queries:
-        return False
+def _is_plain(tokens: Sequence[Token]) -> bool:
+    """Return whether a text calls only known functions."""
+    keywords = (token.keyword for token in tokens)
     return _KEYWORDS_OF_COPIES.isdisjoint(keywords) and all(_is_plain_at(tokens, index) for index in range(len(tokens)))
 
 

@@ -96,6 +96,24 @@ def test_filters_of_the_data_frame_are_counted(spark, folder):
     assert printed(frame.filter(frame.dir0 == "2026").groupBy("a").count()) == ["2 files (120 bytes)"]
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "with c as (select * from {}) select a from c where dir0 = '2026'",
+        "with c as (select a x, dir0 y from {}), d as (select c.x from c where c.y = '2026') select x from d",
+        "select a from (select * from {}) t where t.dir0 = '2026'",
+        "select a from (select a, dir0 from {} union all select 'x', null) where dir0 = '2026'",
+        "with c as (select 1 b) select a from (select a, dir0 d from {}) join (select b from c) on d = '2026'",
+    ],
+)
+def test_conditions_reach_scans_in_other_queries(spark, folder, query):
+    query = query.format(f"dfs.`{folder.name}`")
+    assert explain(spark, f"explain {query}") == ["2 files (120 bytes)"]
+    frame = spark.sql(query)
+    assert printed(frame) == ["2 files (120 bytes)"]
+    assert frame.count() == 1
+
+
 def test_parameters_are_kept(spark, folder):
     query = f"select a from dfs.`{folder.name}` where dir0 = "
     ((text,),) = spark.sql(f"explain {query} :year", args={"year": "2026"}).collect()
@@ -131,6 +149,8 @@ def test_only_the_first_scans_are_counted(spark, folder):
     "query",
     [
         "select a from {} where dir0 = '2025' union all select a from {} where dir0 = '2026'",
+        "with c as (select * from {}) select a from c where dir0 = '2025' union select a from c where dir0 = '2026'",
+        "with c as (select 1 b) select a from {} where dir0 = '2026' and exists (select 1 from c where b = length(a))",
         "select a from {} where dir0 = '2026' and a in (select max(b) from values ('x') t(b))",
     ],
 )
@@ -162,6 +182,9 @@ def test_commands_are_neither_counted_nor_executed(spark, folder):
         query = f"select a from dfs.`{folder.name}` where dir0 = '2026'"
         assert explain(spark, f"explain insert into explained_target {query}") == []
         assert explain(spark, f"explain from dfs.`{folder.name}` insert into explained_target select a") == []
+        with_tables = f"with insert as ({query})"
+        assert explain(spark, f"explain {with_tables} insert into explained_target select a from insert") == []
+        assert explain(spark, f"explain {with_tables} from insert insert into explained_target select a") == []
         assert explain(spark, f"explain create table explained_new as {query}") == []
         assert spark.table("explained_target").count() == 0
         assert not spark.catalog.tableExists("explained_new")

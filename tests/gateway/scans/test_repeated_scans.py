@@ -63,6 +63,21 @@ def test_common_table_expression_gives_each_use_its_rows(spark, dirs):
     assert values(spark.sql(text)) == [(1, 1), (2, 1), (3, 4)]
 
 
+@pytest.mark.parametrize("kind", ["dirs", "numbers"])
+def test_queries_in_places_of_tables_have_their_own_rows(spark, dirs, numbers, kind):
+    """Some of the conditions reach the scan. No other place of the statement loses rows."""
+    name, low, all_ = (dirs, "dir0 = 'a'", 4) if kind == "dirs" else (f"{numbers} {OFF}", "i < 1", ROWS)
+    one = f"(select count(*) n from (select * from {name}) t where {low})"
+    rest = f"(select count(*) n from (select * from {name}) t)"
+    assert values(spark.sql(f"select * from {one} union all select * from {rest}")) == [(1,), (all_,)]
+    assert values(spark.sql(f"with c as {one}, d as {rest} select c.n, d.n from c join d on true")) == [(1, all_)]
+    twice = f"with c as (select * from {name}), d as (select * from c where {low}), e as (select * from c)"
+    assert values(spark.sql(f"{twice} select (select count(*) from d), (select count(*) from e)")) == [(1, all_)]
+    assert values(spark.sql(f"{twice} select count(*) from d union all select count(*) from e")) == [(1,), (all_,)]
+    frame = spark.sql(f"with c as (select * from {name}) select * from c")
+    assert [frame.filter(low).count(), frame.count(), frame.filter(low).union(frame).count()] == [1, all_, all_ + 1]
+
+
 def test_subqueries_have_their_own_rows(spark, dirs, numbers):
     text = f"select i from {dirs} where dir0 = 'a' or exists (select 1 from {dirs} where dir0 = 'zz')"
     assert values(spark.sql(text)) == [(0,)]

@@ -19,6 +19,7 @@ Sources: [scan-schema-tracker "Subsequent Readers and Schema Changes"], [archite
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
@@ -50,6 +51,7 @@ from engine.schema_tracker.initial_schema import FindImplicitColumn
 from engine.schema_tracker.merging import merge_schemas
 from engine.storage.files import list_files, open_file
 from engine.storage.listed_file import ListedFile, OnProgress, ignore_progress
+from engine.storage.open_ahead import opened_ahead
 from engine.suffixes import suffix_of
 
 _DISCOVERY_THREADS = 8
@@ -289,6 +291,26 @@ class FileScan:
             ScanOptionError: If the files cannot contain any column of the declared schema.
             EngineError: If a file cannot be read. This error is raised by the iterator.
         """
+        with self.opened_ahead(files) as ahead:
+            yield from self._batches(ahead, schema, is_declared=is_declared, row_filters=row_filters)
+
+    @contextmanager
+    def opened_ahead(self, files: Sequence[SourceFile]) -> Iterator[Sequence[SourceFile]]:
+        """Return files that are read in this order. Small files in object stores are opened ahead."""
+        if self.source.is_remote:
+            with opened_ahead(files) as ahead:
+                yield ahead
+        else:
+            yield files
+
+    def _batches(
+        self,
+        files: Sequence[SourceFile],
+        schema: TupleSchema,
+        *,
+        is_declared: bool,
+        row_filters: Sequence[RowFilter],
+    ) -> Iterator[pa.RecordBatch]:
         if is_declared:
             self._check_declared(files, schema)
         plan = ScanPlan(

@@ -40,8 +40,9 @@ class DiscoveryReader(datasource.DataSourceReader):
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         with reported_errors():
-            group = ((number, self._scan.open_later(file)) for number, file in partition.value)
-            yield examine(group, self._scan.examine)
+            numbers = [number for number, _ in partition.value]
+            with self._scan.opened_ahead([self._scan.open_later(file) for _, file in partition.value]) as files:
+                yield examine(zip(numbers, files, strict=True), self._scan.examine)
 
 
 class LocationReader(datasource.DataSourceReader):

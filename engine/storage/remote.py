@@ -14,8 +14,8 @@ Guarantees:
 Not guaranteed: if a file is replaced twice within a second, and its size stays the same, the change is not noticed.
 
 Requests to S3: a listing needs one for 1,000 files, and a few for the directories (:mod:`engine.storage.remote_walk`).
-A file of up to ``_WHOLE_BYTES`` needs three: two to look at it
-(``HeadObject``), and one to read it. A larger file needs three to look at it, and one for each range.
+A file of up to ``SMALL_BYTES`` needs three: two to look at it (``HeadObject``), and one to read it. A larger file needs
+three to look at it, and one for each range.
 
 The client of HDFS is a Java virtual machine inside this process. It logs to the standard output and error of the
 process, with addresses.
@@ -52,6 +52,7 @@ from engine.errors import (
 from engine.path_patterns import fixed_directory, is_pattern, matches
 from engine.scan_source import ScanSource
 from engine.storage.listed_file import MAX_FILES, ListedFile, OnProgress, ignore_progress, require_few_files
+from engine.storage.open_ahead import SMALL_BYTES
 from engine.storage.remote_walk import RemoteWalk
 
 _CONNECT_SECONDS = 5.0
@@ -61,7 +62,6 @@ _TOO_LONG = "Failed to flush response stream"
 _PAUSES_SECONDS = (0.1, 0.4, 1.6, 0.0)
 _RETRY_TIME = timedelta(seconds=15)
 _SETTLED_SECONDS = 2.0
-_WHOLE_BYTES = 8 * 1024 * 1024
 _BUFFER_BYTES = 1024 * 1024
 
 _COPYING = "._COPYING_"
@@ -132,7 +132,7 @@ def open_file(source: ScanSource, file: ListedFile) -> BinaryIO:
         UnreadableFileError: If the file cannot be read.
     """
     store = _Store(source)
-    is_small = file.size_bytes <= _WHOLE_BYTES
+    is_small = file.size_bytes <= SMALL_BYTES
     if not is_small:
         store.check(file)
     raw = _RemoteFile(store, file)

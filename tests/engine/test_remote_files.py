@@ -3,7 +3,9 @@
 """
 
 import io
+import itertools
 import json
+import threading
 from datetime import timedelta
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ from pyarrow.fs import AzureFileSystem
 from engine.errors import FileChangedError, PathNotFoundError, PathRefusedError, UnreadableFileError
 from engine.file_scan import FileScan
 from engine.scan_source import ScanSource
+from engine.spark_discovery import DiscoveryReader
 from engine.storage.files import list_files, open_file
 from engine.storage.remote import _connect
 from tests.cluster.clouds import AzureServer, GcsServer
@@ -24,6 +27,7 @@ from tests.workspace.object_store.servers import BUCKET, with_exact_keys
 pytestmark = pytest.mark.slow
 
 TABLE = pa.table({"a": [1, 2, None], "b": ["x", "é", ""]})
+DEADLINE_SECONDS = 30.0
 LARGE_BYTES = 9 * 1024 * 1024
 PREFIX = "lake"
 
@@ -188,6 +192,35 @@ def test_requests_are_few_and_do_not_depend_on_the_number_of_files(lake):
     with open_file(lake.source("d"), files[0]) as file:
         assert file.read() == b"{}\n"
     assert lake.proxy.operations == {"head": 2, "get": 1}
+
+
+@pytest.mark.parametrize("work", ["scan", "discovery"])
+def test_small_files_of_a_task_are_fetched_at_the_same_time(lake, work):
+    """The proxy answers the ninth request, and those after it, only when four of them wait."""
+    count, alone, together = 18, 8, 4
+    for number in range(count):
+        lake.put(f"d/{number:02}.json", b'{"a": 1}\n')
+    scan = FileScan.from_options(lake.source("d").to_options(reader={}))
+    schema = scan.discover()
+    (files,) = scan.partitions()
+    (group,) = DiscoveryReader(scan).partitions()
+    requests = itertools.count(1)
+    answers = threading.Event()
+
+    def wait(operation, _):
+        if operation == "get":
+            number = next(requests)
+            if number == alone + together:
+                answers.set()
+            assert number <= alone or answers.wait(DEADLINE_SECONDS)
+
+    lake.proxy.fault = wait
+    if work == "scan":
+        assert sum(batch.num_rows for batch in scan.batches(files, schema, is_declared=False)) == count
+    else:
+        (findings,) = DiscoveryReader(scan).read(group)
+        assert findings["error"].null_count == len(findings)
+    assert next(requests) == count + 1
 
 
 def test_replaced_file_is_an_error(any_lake):  # 3

@@ -260,13 +260,13 @@ def _immediate_refused(text: str) -> GatewayError:
 
 
 def _refuse_view(tokens: Sequence[Token]) -> None:
-    """Raise a GatewayError if a statement creates a view over a scan.
+    """Raise a GatewayError if a statement creates a view over a scan, as ``CACHE TABLE … AS`` does.
 
     A scan exists only until the end of its statement, but a view can exist longer.
     """
     for begin in _find_statement_starts(tokens):
         words = [token.value.lower() for token in tokens[begin : begin + 8]]
-        if words[:1] in (["create"], ["alter"]) and "view" in words:
+        if words[:1] == ["cache"] or (words[:1] in (["create"], ["alter"]) and "view" in words):
             raise GatewayError(
                 "LODGE_VIEW_OVER_FILE",
                 "0A000",

@@ -192,6 +192,8 @@ def test_unsupported_use_of_a_view_is_an_error_of_spark(spark, text, error):
         ("begin execute immediate 'drop view t'; end", "LODGE_EXECUTE_IMMEDIATE", "DROP VIEW t"),
         ("begin declare x string default 'drop view t'; execute immediate x; end", "LODGE_EXECUTE_IMMEDIATE", "[x]"),
         ("begin create view v as select * from dfs.`amount.csv`; end", "LODGE_VIEW_OVER_FILE", "temporary table"),
+        ("cache table v as select * from dfs.`amount.csv`", "LODGE_VIEW_OVER_FILE", "temporary table"),
+        ("cache lazy table v select * from dfs.`amount.csv`", "LODGE_VIEW_OVER_FILE", "temporary table"),
         ("with t as (select 9 a) select dfs.tmp.t.a from t", "LODGE_AMBIGUOUS_COLUMN", "an alias"),
         ("drop view ${name}", "LODGE_VARIABLE_SUBSTITUTION", "without variables"),
         ("${statement}", "LODGE_VARIABLE_SUBSTITUTION", "without variables"),

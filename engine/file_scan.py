@@ -57,6 +57,11 @@ from engine.suffixes import suffix_of
 _DISCOVERY_THREADS = 8
 _OPENING_BYTES = 64 * 1024
 _EXAMINING_BYTES = 32 * 1024
+_REQUESTING_BYTES = 256 * 1024
+"""The costs of opening a file and of examining one, and of the requests for a file in an object store.
+
+They are expressed as the number of bytes that could be read in the same time.
+"""
 _TYPE_OF_NULLS = pa.string()
 
 
@@ -186,9 +191,10 @@ class FileScan:
     def discovery_groups(self) -> Iterator[Sequence[tuple[int, ListedFile]]]:
         """Group the files for tasks that examine them. Return the files of each group, with their numbers."""
         files = self._files()
-        target_bytes = task_bytes(sum(file.size_bytes for file in files))
+        cost_bytes = _REQUESTING_BYTES if self.source.is_remote else _EXAMINING_BYTES
+        target_bytes = task_bytes(sum(file.size_bytes + cost_bytes for file in files))
         sizes = ((one, min(one[1].size_bytes, target_bytes)) for one in enumerate(files))
-        return pack(sizes, target_bytes, _EXAMINING_BYTES)
+        return pack(sizes, target_bytes, cost_bytes)
 
     def without_files(self) -> "FileScan":
         """Return the scan for its tasks. Each task gets its files, and unpickling all files takes long."""
@@ -237,13 +243,15 @@ class FileScan:
         """
         accepted, _ = self.filter_files(path_filters, schema or TupleSchema(), is_declared=is_declared)
         files = [self.open_later(file) for file in accepted]
-        target_bytes = int(self.options.partition_bytes or task_bytes(sum(file.size_bytes for file in files)))
+        cost_bytes = _REQUESTING_BYTES if self.source.is_remote else _OPENING_BYTES
+        total_bytes = sum(file.size_bytes + cost_bytes for file in files)
+        target_bytes = int(self.options.partition_bytes or task_bytes(total_bytes))
         large = [file for file in files if file.size_bytes > target_bytes]
         with ThreadPoolExecutor(_DISCOVERY_THREADS, thread_name_prefix="splits") as pool:
             found = pool.map(lambda file: self._splits(file, target_bytes), large)
             of_large = {file.path: splits for file, splits in zip(large, found, strict=True)}
         of_files = (of_large.get(file.path) or self._splits(file, target_bytes) for file in files)
-        return list(pack((one for splits in of_files for one in splits), target_bytes, _OPENING_BYTES))
+        return list(pack((one for splits in of_files for one in splits), target_bytes, cost_bytes))
 
     def filter_files(
         self, path_filters: Sequence[PathFilter], schema: TupleSchema, *, is_declared: bool

@@ -12,7 +12,7 @@ _Item = TypeVar("_Item")
 
 
 def task_bytes(total_bytes: int) -> int:
-    """Return how many bytes a single task should read.
+    """Return how many bytes a single task should read, including the costs of opening its files.
 
     The result is a share of the total between 16 and 64 MiB. A task takes about 20 ms of one core before Spark reads
     any data. The planner does not know the number of cores of the executors, so it uses the number of cores of its own

@@ -1,12 +1,15 @@
 """Python environments with Spark and without Lodge."""
 
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.conftest import REPOSITORY
 
@@ -17,7 +20,8 @@ ENVIRONMENTS = REPOSITORY / "build" / "environments"
 def python_environment() -> Callable[..., Path]:
     """Create Python environments with the given packages, which stay in the build directory.
 
-    The function takes requirements, and returns the Python of the environment.
+    The function takes requirements, and returns the Python of the environment. Packages without a version are those of
+    the environment of the tests, as hard links. Otherwise pip installs all packages.
     """
 
     def create(requirements: Sequence[str]) -> Path:
@@ -25,11 +29,33 @@ def python_environment() -> Callable[..., Path]:
         installed = directory / "bin" / "python"
         if not (directory / ".installed").exists():
             shutil.rmtree(directory, ignore_errors=True)
-            subprocess.run([sys.executable, "-m", "venv", directory], check=True)
-            constraints = ["-c", REPOSITORY / "constraints.txt"] if "pyspark" in requirements else []
-            pip = [installed, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", *constraints]
-            subprocess.run([*pip, *requirements], check=True)
+            are_here = not any("==" in one for one in requirements)
+            without_pip = ["--without-pip"] if are_here else []
+            subprocess.run([sys.executable, "-m", "venv", *without_pip, directory], check=True)
+            if are_here:
+                (site,) = directory.glob("lib/python*/site-packages")
+                link_packages(requirements, site)
+            else:
+                pip = [installed, "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
+                subprocess.run([*pip, *requirements], check=True)
             (directory / ".installed").touch()
         return installed
 
     return create
+
+
+def link_packages(names: Sequence[str], site: Path) -> None:
+    """Link the files of packages, and of those that they require, into an environment."""
+    waiting, linked = list(names), set[str]()
+    while waiting:
+        package = distribution(waiting.pop())
+        if package.name in linked:
+            continue
+        linked.add(package.name)
+        needed = [Requirement(text) for text in package.requires or ()]
+        waiting += [one.name for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
+        for file in package.files or ():
+            if ".." not in file.parts:  # not the scripts
+                target = site / file
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.link(Path(str(package.locate_file(file))), target)

@@ -197,7 +197,7 @@ class FileScan:
         return pack(sizes, target_bytes, cost_bytes)
 
     def without_files(self) -> "FileScan":
-        """Return the scan for its tasks. Each task gets its files, and unpickling all files takes long."""
+        """Return the scan as its tasks get it. Each task gets its own files, because unpickling all takes long."""
         return replace(self, listed=())
 
     def select_columns(self, schema: TupleSchema, files: Sequence[ListedFile]) -> TupleSchema:

@@ -69,7 +69,8 @@ class ScanOptions:
         ByteCount(at_least=_MIN_PARTITION_BYTES),
         default=None,
         description="The number of bytes that one task reads. A task reads several small files, or a split of a large "
-        "file. The default depends on the total size of all files, and is between 16 and 64 MiB.",
+        "file. Each file costs 64 KiB more, and 256 KiB in an object store or HDFS. The default depends on the total "
+        "of all files, and is between 16 and 64 MiB.",
     )
     spark_readers: bool | None = option(
         Boolean(),

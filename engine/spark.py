@@ -166,8 +166,10 @@ class ScanReader(datasource.DataSourceReader):
     def partitions(self) -> list[datasource.InputPartition]:
         schema = TupleSchema.of(to_arrow_schema(self._schema, timezone=_SPARK_TIME_ZONE))
         partitions = self._scan.partitions(schema, is_declared=self._is_declared, path_filters=self._path_filters)
-        self._scan = self._scan.without_files()
         return [datasource.InputPartition(files) for files in partitions]
+
+    def __getstate__(self) -> Mapping[str, Any]:
+        return {**self.__dict__, "_scan": self._scan.without_files()}
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         freeze_loaded_modules()

@@ -11,6 +11,7 @@ its executors, so that no values pass through the driver.
 
 import base64
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import datasource
@@ -34,9 +35,10 @@ class DiscoveryReader(datasource.DataSourceReader):
 
     @reported_errors()
     def partitions(self) -> list[datasource.InputPartition]:
-        groups = [datasource.InputPartition(group) for group in self._scan.discovery_groups()]
-        self._scan = self._scan.without_files()
-        return groups
+        return [datasource.InputPartition(group) for group in self._scan.discovery_groups()]
+
+    def __getstate__(self) -> Mapping[str, Any]:
+        return {**self.__dict__, "_scan": self._scan.without_files()}
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         with reported_errors():

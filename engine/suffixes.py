@@ -4,7 +4,7 @@ This module does not import Spark or Arrow, because the gateway imports it.
 """
 
 from collections.abc import Mapping
-from posixpath import splitext
+from pathlib import PurePosixPath
 from types import MappingProxyType
 
 TEXT_DELIMITERS: Mapping[str, str] = MappingProxyType({".csv": ",", ".tsv": "\t", ".psv": "|", ".tbl": "|"})
@@ -33,9 +33,9 @@ def suffix_of(path: str) -> str:
 
     This is the last suffix that is not a compression suffix.
     """
-    name, suffix = splitext(path.lower())
-    found = splitext(name)[1] if suffix in COMPRESSIONS else suffix
-    return found if len(found) > 1 else ""
+    name = _name(path.lower())
+    suffix = _last_suffix(name)
+    return _last_suffix(name.removesuffix(suffix)) if suffix in COMPRESSIONS else suffix
 
 
 def compression_of(path: str) -> str | None:
@@ -43,4 +43,15 @@ def compression_of(path: str) -> str | None:
 
     Return None if the file is not compressed.
     """
-    return COMPRESSIONS.get(splitext(path)[1].lower())
+    return COMPRESSIONS.get(_last_suffix(_name(path)).lower())
+
+
+def _name(path: str) -> str:
+    """Return the name of a file. Path objects are used only where they make a difference, because they take longer."""
+    name = path.rpartition("/")[2]
+    return PurePosixPath(path).name if name in {"", "."} else name
+
+
+def _last_suffix(name: str) -> str:
+    dot = name.rfind(".")
+    return name[dot:] if 0 < dot < len(name) - 1 else ""

@@ -245,6 +245,11 @@ class ArrowFileAdapter:
         self._raw = raw
 
     @property
+    def size_bytes(self) -> int:
+        """The size of the file, which was checked when it was opened."""
+        return self._file.size_bytes
+
+    @property
     def closed(self) -> bool:
         return self._raw.closed
 

@@ -303,7 +303,7 @@ class ResultSetLoader:
         """
         if self._look_ahead:
             self._batch.hidden_row = self._batch.rows
-        elif self._writer.vector_rows or not self._parts.have_columns(self._writer.columns.visible_fields()):
+        elif self._writer.vector_rows or not self._parts.certainly_fit(self._writer.columns.visible_fields()):
             self._writer.hide_excess_columns()
 
     def _join_parts(self, fields: list[pa.Field]) -> pa.RecordBatch:

@@ -29,8 +29,11 @@ class AppendedParts:
         self._measured = 0
         self._most_bytes = 0
 
-    def have_columns(self, fields: Sequence[pa.Field]) -> bool:
-        """Return whether all parts have these columns, so that no column was added after the last part."""
+    def certainly_fit(self, fields: Sequence[pa.Field]) -> bool:
+        """Return whether all parts have these columns, and are so small that no limit is exceeded."""
+        return self._have_columns(fields) and self._most_bytes <= self._limit_bytes
+
+    def _have_columns(self, fields: Sequence[pa.Field]) -> bool:
         return self._schema is not None and self._schema.equals(pa.schema(fields))
 
     def append(self, part: pa.RecordBatch, sizes: Sizes) -> None:
@@ -56,7 +59,7 @@ class AppendedParts:
 
         If columns were added since the last call, the parts are first extended with these columns.
         """
-        if not self.have_columns(fields):
+        if not self._have_columns(fields):
             self._schema = pa.schema(fields)
             self._parts = [align_batch(part, fields, context) for part in self._parts]
             self._sizes, self._measured = Sizes(), 0

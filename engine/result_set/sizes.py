@@ -69,14 +69,13 @@ def batch_sizes(batch: pa.RecordBatch, first: int, end: int) -> Sizes:
 def estimate_bytes(batch: pa.RecordBatch) -> int | None:
     """Return an upper bound of :attr:`Sizes.total_bytes` of all rows, which is found faster.
 
-    The bound includes the whole buffers of a slice. Return None if a column is nested.
+    The bound includes the whole buffers of a slice, and counts a shared buffer each time it is used. Return None if a
+    column is nested.
     """
     if any(pt.is_nested(type_) for type_ in batch.schema.types):
         return None
-    buffer_bytes: int = batch.get_total_buffer_size()
-    more_bytes_of_column: int = (batch.num_rows + 7) // 8 + _OFFSET_BYTES
-    columns: int = batch.num_columns
-    return buffer_bytes + columns * more_bytes_of_column
+    buffer_bytes = sum(buffer.size for array in batch.columns for buffer in array.buffers() if buffer is not None)
+    return int(buffer_bytes + batch.num_columns * ((batch.num_rows + 7) // 8 + _OFFSET_BYTES))
 
 
 def measure_fitting_rows(batch: pa.RecordBatch, max_rows: int, used: Sizes, limits: BatchLimits) -> tuple[int, Sizes]:

@@ -29,6 +29,7 @@ Not guaranteed:
 - Only Linux is supported. Files cannot be opened without ``/proc``.
 """
 
+import io
 import os
 import posixpath
 import stat
@@ -106,7 +107,8 @@ def open_file(source: ScanSource, file: ListedFile) -> BinaryIO:
             raise UnreadableFileError(source.workspace, file.path, "it is a directory")
         if _version(os.fstat(opened.descriptor)) != file.version:
             raise FileChangedError(ErrorContext(source.workspace, file.path), "it was modified")
-        return os.fdopen(os.dup(opened.descriptor), "rb")
+        # With a given buffer size, Python does not ask whether the file is a terminal.
+        return os.fdopen(os.dup(opened.descriptor), "rb", buffering=io.DEFAULT_BUFFER_SIZE)
 
 
 class _Walk:

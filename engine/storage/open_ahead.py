@@ -60,7 +60,9 @@ class _OpenAhead:
         self._next = max(self._next, number + 1)
         self._start_next()
         self._most_files = min(2 * self._most_files, MOST_FILES)
-        return self._files[number].open() if started is None else started.result()
+        if started is None or started.cancel():  # the threads may still open files of a scan that has ended
+            return self._files[number].open()
+        return started.result()
 
     def close(self) -> None:
         for number in list(self._started):

@@ -14,6 +14,7 @@ expected.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from pyspark.sql.connect.proto import relations_pb2
 
@@ -27,6 +28,7 @@ from gateway.sql.identifier_clauses import UnknownName, resolve_identifier_claus
 from gateway.sql.lexer import Token, tokenize
 from gateway.sql.name_syntax import qualify_with_session, quote_name
 from gateway.sql.parameters import NO_PARAMETERS, Parameters, StringEvaluator
+from gateway.sql.read_only_query import QUERY_KEYWORDS
 from gateway.sql.references import Reference, find_references, replace_spans
 from gateway.sql.string_literals import write_string
 from gateway.sql.table_options import TableOptionsError
@@ -266,13 +268,21 @@ def _refuse_view(tokens: Sequence[Token]) -> None:
     """
     for begin in _find_statement_starts(tokens):
         words = [token.value.lower() for token in tokens[begin : begin + 8]]
-        if words[:1] == ["cache"] or (words[:1] in (["create"], ["alter"]) and "view" in words):
+        is_view = words[:1] in (["create"], ["alter"]) and "view" in words
+        if is_view or _caches_query(tokens[begin:]):
             raise GatewayError(
                 "LODGE_VIEW_OVER_FILE",
                 "0A000",
                 "A view cannot read a file by its workspace name. Create a temporary table from the file, or a view of "
                 "the DataFrame: spark.table(...).createOrReplaceTempView(...).",
             )
+
+
+def _caches_query(tokens: Sequence[Token]) -> bool:
+    """Return whether a text begins with ``CACHE TABLE … AS``."""
+    keywords = [token.keyword for token in takewhile(lambda token: not token.is_symbol(";"), tokens)]
+    is_cache = keywords[:2] == ["CACHE", "TABLE"] or keywords[:3] == ["CACHE", "LAZY", "TABLE"]
+    return is_cache and not QUERY_KEYWORDS.isdisjoint(keywords[3:])
 
 
 def _find_statement_starts(tokens: Sequence[Token]) -> Iterator[int]:

@@ -29,7 +29,7 @@ from gateway.backend_failures import find_scan_report
 from gateway.backend_session import BackendSession
 from gateway.errors import BackendError
 from gateway.scans.scan_summary import ScanSummary
-from gateway.scans.single_use import EXPLAIN_WORDS, MAX_BYTES, find_parts
+from gateway.scans.single_use import EXPLAIN_WORDS, MAX_BYTES, VARIABLE, find_parts
 from gateway.sql.cursor import Cursor
 from gateway.sql.lexer import Dialect, Token, iterate_tokens
 from gateway.sql.read_only_query import find_end_of_common_tables
@@ -144,7 +144,7 @@ def _is_query(text: str, dialect: Dialect) -> bool:
     cursor = Cursor(text, dialect)
     start = find_end_of_common_tables(cursor) if cursor.keyword() == "WITH" else 0
     first = None if start is None else cursor.at(start)
-    return first is not None and first.keyword == "SELECT"
+    return first is not None and first.keyword == "SELECT" and VARIABLE not in text
 
 
 def _first_words(text: str, dialect: Dialect) -> Sequence[Token]:

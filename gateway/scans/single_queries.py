@@ -23,6 +23,9 @@ from dataclasses import dataclass
 from gateway.sql.lexer import Token, match_brackets
 
 _BEFORE_TABLES = frozenset(["FROM", "JOIN"])
+_NEVER_BEFORE_FROM = frozenset(["UNION", "ALL", "DISTINCT", "EXCEPT", "INTERSECT", "MINUS"])
+"""Keywords after which ``FROM`` begins a query with several bodies, or belongs to ``IS DISTINCT FROM``."""
+
 _ONE_USE = 2
 """How often the name of a common table expression occurs: in its definition, and where it is used."""
 
@@ -89,7 +92,7 @@ def _is_allowed(tokens: Sequence[Token], index: int, is_in_query: Sequence[bool]
         case "WITH":
             return index == 0
         case "FROM":  # not the FROM of a function, such as TRIM
-            return is_in_query[-1]
+            return is_in_query[-1] and tokens[index - 1].keyword not in _NEVER_BEFORE_FROM
         case "SELECT" if index != clause.end:
             if tokens[index - 1].is_symbol("("):
                 is_table = tokens[index - 2].keyword in _BEFORE_TABLES and is_in_query[-2]

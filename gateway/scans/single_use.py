@@ -138,7 +138,12 @@ _BEFORE_BRACKETS = _FUNCTIONS | frozenset(
         "where",
     ]
 )
-_KEYWORDS_OF_COPIES = frozenset(["BEGIN", "CALL", "EXECUTE", "LATERAL", "RECURSIVE", "TABLE", "VALUES"])
+_KEYWORDS_OF_COPIES = frozenset(
+    ["BEGIN", "CALL", "EXECUTE", "LATERAL", "MAP", "RECURSIVE", "REDUCE", "TABLE", "VALUES"]
+)
+VARIABLE = "${"
+"""The beginning of a variable. Spark replaces it by any text, also in names and texts, before it parses a statement."""
+
 EXPLAIN_WORDS = frozenset({"EXPLAIN", "LOGICAL", "FORMATTED", "EXTENDED", "CODEGEN", "COST"})
 """The keyword of ``EXPLAIN`` and its modes."""
 
@@ -199,7 +204,10 @@ def _find(relation: Relation, dialect: Dialect) -> Iterator[Relation]:
 
 def _find_in_text(statement: relations_pb2.WithRelations, dialect: Dialect) -> Iterator[Relation]:
     """Return the scans that a SQL text reads once, by their aliases."""
-    tokens = tokenize(statement.root.sql.query, dialect)
+    text = statement.root.sql.query
+    if VARIABLE in text:
+        return
+    tokens = tokenize(text, dialect)
     if tokens and tokens[0].keyword == "EXPLAIN":
         tokens = list(dropwhile(lambda token: token.keyword in EXPLAIN_WORDS, tokens))
     if not (has_single_queries(tokens) and _is_plain(tokens)):
@@ -218,8 +226,10 @@ def _has_plain_expressions(message: Message, dialect: Dialect) -> bool:
         if kind == "unresolved_function":
             is_known = message.unresolved_function.function_name.casefold() in _FUNCTIONS | _OPERATORS
         elif kind == "expression_string":
-            tokens = tokenize(message.expression_string.expression, dialect)
-            is_known = not any(token.keyword in ("SELECT", "FROM", "WITH") for token in tokens) and _is_plain(tokens)
+            text = message.expression_string.expression
+            tokens = tokenize(text, dialect)
+            has_query = any(token.keyword in ("SELECT", "FROM", "WITH") for token in tokens)
+            is_known = VARIABLE not in text and not has_query and _is_plain(tokens)
         else:
             is_known = kind in _EXPRESSIONS
         if not is_known:

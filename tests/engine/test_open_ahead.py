@@ -111,3 +111,17 @@ def test_unused_files_are_closed(storage, wait_until):
     read_1.close()
     storage.gate.set()
     wait_until(lambda: sorted(storage.closed) == sorted(storage.opened), "all files are closed")
+
+
+def test_fetches_of_an_ended_scan_delay_no_other(storage, wait_until):
+    with opened_ahead([storage.file(number) for number in range(100)]) as files:
+        for number in range(6):
+            read(files[number])
+        wait_until(lambda: len(storage.opened) == 6 + MOST_FILES, "the next ones are open")
+        storage.gate.clear()
+        for number in range(6, 6 + MOST_FILES):
+            read(files[number])
+    other = Storage()
+    with opened_ahead([other.file(number) for number in range(5)]) as files:
+        assert [read(file) for file in files] == [b"%d" % number for number in range(5)]
+    storage.gate.set()

@@ -1,6 +1,5 @@
 """The Parquet format. The footer contains the schema and statistics. A row group is a unit."""
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -34,10 +33,9 @@ class ParquetFile:
     unit: ClassVar[str] = "row group"
 
     def __init__(self, file: ArrowFileAdapter) -> None:
-        self._file_bytes = file.seek(0, os.SEEK_END)
+        self._file_bytes = file.size_bytes
         self._is_whole = self._file_bytes <= _WHOLE_BYTES
-        file.seek(0)
-        self._source = pa.BufferReader(file.read()) if self._is_whole else pa.PythonFile(file, mode="r")
+        self._source = pa.BufferReader(file.read(self._file_bytes)) if self._is_whole else pa.PythonFile(file, mode="r")
         footer = parquet.ParquetFile(self._source)
         self._metadata: Any = footer.metadata
         schema: pa.Schema = footer.schema_arrow

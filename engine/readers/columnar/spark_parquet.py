@@ -59,7 +59,7 @@ _CODECS: Final = frozenset({0, 1, 2, 6, 7})
 
 
 class SparkColumns:
-    """The columns that Spark's reader reads in all files with the same schema and columns whose codecs it knows.
+    """The columns that Spark's reader reads in files with the same schema, if it knows their codecs.
 
     Args:
         schema: The columns of a file, with the types of a scan.
@@ -77,7 +77,7 @@ class SparkColumns:
             leaves.setdefault(leaf.path.partition(".")[0], []).append(leaf)
         self._schema = schema
         self._paths = {
-            one.name: [leaf.path for leaf in leaves[one.name]]
+            one.name: [leaf.path for leaf in leaves.get(one.name, ())]
             for one in schema
             if all(_is_plain(leaf, is_proleptic=self._is_proleptic) for leaf in leaves.get(one.name, ()))
             and [_levels(leaf) for leaf in leaves.get(one.name, ())] == list(_expected_levels(one))
@@ -100,7 +100,7 @@ class SparkColumns:
             footer: The footer as it is in the file.
         """
         chunks = Counter(path.decode(errors="replace") for path, codec in read_codecs(footer) if codec in _CODECS)
-        readable = [name for name, paths in self._paths.items() if all(chunks[path] == row_groups for path in paths)]
+        readable = {name for name, paths in self._paths.items() if all(chunks[path] == row_groups for path in paths)}
         return self._marked if len(readable) == len(self._paths) else self._mark(readable)
 
     def _mark(self, readable: Collection[str]) -> TupleSchema:

@@ -6,6 +6,8 @@ import pyarrow as pa
 import pytest
 
 from engine.errors import SchemaConflictError
+from engine.limits import BatchLimits
+from engine.result_set.sizes import batch_sizes
 
 N = pa.field("n", pa.int64())
 
@@ -22,6 +24,33 @@ def test_small_tables_become_one_batch(loaders: Any) -> None:
         loader.append(table)
     (batch,) = loaders.harvest_all(loader)
     assert batch.column(0).to_pylist() == list(range(6))
+
+
+@pytest.mark.parametrize("limits", [{"batch_bytes": 5000}, {"vector_bytes": 4000}])
+def test_nulls_that_share_one_buffer_stay_within_the_limits(loaders: Any, limits: dict[str, int]) -> None:
+    """Arrow uses one buffer for the values and the validity of nulls, and for all columns of them."""
+    loader = loaders.of(**limits)
+    schema = pa.schema([pa.field(name, pa.int64()) for name in "abc"])
+    part = pa.table([pa.array(range(10)), pa.nulls(10, pa.int64()), pa.nulls(10, pa.int64())], schema)
+    batches = []
+    for _ in range(100):
+        while loader.is_full:
+            batches.append(loader.harvest())
+            loader.start_batch()
+        loader.append(part)
+    batches += loaders.harvest_all(loader)
+    assert sum(batch.num_rows for batch in batches) == 1000
+    for batch in batches:
+        assert batch_sizes(batch, 0, batch.num_rows).excess(BatchLimits(**limits)) is None
+
+
+def test_column_that_comes_without_rows_and_does_not_fit_is_hidden(loaders: Any) -> None:
+    loader = loaders.of(batch_bytes=9000)
+    loader.append(pa.table({"a": pa.array(range(1000), pa.int64())}))
+    loader.append(pa.table({"a": pa.array([], pa.int64()), "b": pa.array([], pa.int64())}))
+    batch = loader.harvest()
+    assert batch.schema.names == ["a"]
+    assert batch_sizes(batch, 0, batch.num_rows).total_bytes <= 9000
 
 
 def test_tables_are_cut_where_batch_is_full(loaders: Any) -> None:

@@ -102,6 +102,8 @@ def test_names_in_parameters_resolve(spark, text, arguments, expected):
         "select count(*) from identifier('dfs.`amount.csv`')",
         "execute immediate 'select count(*) from dfs.`amount.csv`'",
         "begin select count(*) from dfs.`amount.csv`; end",
+        "select count(case when cache = 1 then cache else cache end) from (select 1 cache from dfs.`amount.csv`)",
+        "begin cache table t; select count(*) from dfs.`amount.csv`; end",
         "select count(*) from dfs.tmp.t x join dfs.tmp.t y on case when x.a = y.a then true end, dfs.`amount.csv`"
         " where x.a = 0",
     ],

@@ -78,6 +78,16 @@ def test_queries_in_places_of_tables_have_their_own_rows(spark, dirs, numbers, k
     assert [frame.filter(low).count(), frame.count(), frame.filter(low).union(frame).count()] == [1, all_, all_ + 1]
 
 
+def test_variables_that_use_a_table_again_have_their_own_rows(spark, dirs):
+    spark.conf.set("lodge.test.more", "union all select i from c")
+    try:
+        text = f"with c as (select * from {dirs}) select i from c where dir0 = 'a' ${{lodge.test.more}}"
+        assert spark.sql(text).count() == 5
+        assert spark.sql(f"select count(*) from ({text})").collect() == [(5,)]
+    finally:
+        spark.conf.unset("lodge.test.more")
+
+
 def test_subqueries_have_their_own_rows(spark, dirs, numbers):
     text = f"select i from {dirs} where dir0 = 'a' or exists (select 1 from {dirs} where dir0 = 'zz')"
     assert values(spark.sql(text)) == [(0,)]

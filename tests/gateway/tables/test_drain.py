@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 LEASE_SECONDS = 2
 TIMES = ("--lease-duration", f"{LEASE_SECONDS}s")
 STREAMED = 150
-MILLISECONDS = 200
+MILLISECONDS = 300
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ Sources: [scan-schema-tracker "Subsequent Readers and Schema Changes"], [archite
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
@@ -191,7 +191,7 @@ class FileScan:
     def discovery_groups(self) -> Iterator[Sequence[tuple[int, ListedFile]]]:
         """Group the files for tasks that examine them. Return the files of each group, with their numbers."""
         files = self._files()
-        cost_bytes = _REQUESTING_BYTES if self.source.is_remote else _EXAMINING_BYTES
+        cost_bytes = self._cost_bytes(_EXAMINING_BYTES)
         target_bytes = task_bytes(sum(file.size_bytes + cost_bytes for file in files))
         sizes = ((one, min(one[1].size_bytes, target_bytes)) for one in enumerate(files))
         return pack(sizes, target_bytes, cost_bytes)
@@ -243,7 +243,7 @@ class FileScan:
         """
         accepted, _ = self.filter_files(path_filters, schema or TupleSchema(), is_declared=is_declared)
         files = [self.open_later(file) for file in accepted]
-        cost_bytes = _REQUESTING_BYTES if self.source.is_remote else _OPENING_BYTES
+        cost_bytes = self._cost_bytes(_OPENING_BYTES)
         total_bytes = sum(file.size_bytes + cost_bytes for file in files)
         target_bytes = int(self.options.partition_bytes or task_bytes(total_bytes))
         large = [file for file in files if file.size_bytes > target_bytes]
@@ -302,14 +302,9 @@ class FileScan:
         with self.opened_ahead(files) as ahead:
             yield from self._batches(ahead, schema, is_declared=is_declared, row_filters=row_filters)
 
-    @contextmanager
-    def opened_ahead(self, files: Sequence[SourceFile]) -> Iterator[Sequence[SourceFile]]:
+    def opened_ahead(self, files: Sequence[SourceFile]) -> AbstractContextManager[Sequence[SourceFile]]:
         """Return files that are read in this order. Small files in object stores are opened ahead."""
-        if self.source.is_remote:
-            with opened_ahead(files) as ahead:
-                yield ahead
-        else:
-            yield files
+        return opened_ahead(files) if self.source.is_remote else nullcontext(files)
 
     def _batches(
         self,
@@ -349,6 +344,10 @@ class FileScan:
                     f"has no column {COLUMNS.name!r}, but {file.path!r} is read as a text file without a header, "
                     "which has no other columns; add the option header = true, or the column",
                 )
+
+    def _cost_bytes(self, of_local_file: int) -> int:
+        """Return the cost of each file, in addition to its size."""
+        return _REQUESTING_BYTES if self.source.is_remote else of_local_file
 
     def _splits(self, file: SourceFile, target_bytes: int) -> Sequence[tuple[SourceFile, int]]:
         """Return the splits of a file, each with its size in bytes."""

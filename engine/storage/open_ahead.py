@@ -9,7 +9,7 @@ Guarantees:
    opens it, so it is the same error that the task raises otherwise.
 2. At most ``MOST_FILES`` files, and ``MOST_BYTES`` of files, are open ahead of the current one. Their number doubles
    with each file, starting with one, so a task that needs only a few rows opens few files.
-3. A file that is opened a second time is opened anew.
+3. If a task opens a file again, the file is fetched again.
 
 Files that are larger than ``SMALL_BYTES`` are not opened ahead, because they are fetched in parts.
 """

@@ -103,6 +103,13 @@ def connect(address: str) -> SparkSession:
     return SparkSession.builder.remote(address).create()
 
 
+def seconds_of(work: Callable[[], object]) -> float:
+    """Return how long a function takes, in seconds."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
 def percentile(values: list[float], share: float) -> float:
     """Return the value below which the given share of the values lies."""
     return sorted(values)[min(int(len(values) * share), len(values) - 1)]

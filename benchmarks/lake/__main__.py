@@ -16,8 +16,6 @@ import shutil
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -35,7 +33,7 @@ from benchmarks.lake.routes import (
     read_with_spark,
     spark_frame,
 )
-from benchmarks.pass_through import connect, run_gateway, run_in_turn
+from benchmarks.pass_through import connect, run_gateway, run_in_turn, seconds_of
 from lodge.embedded_spark import embedded_spark
 from lodge.logs import set_up_logs
 
@@ -60,12 +58,6 @@ class Times:
 
     first: list[float] = field(default_factory=list)
     second: list[float] = field(default_factory=list)
-
-
-def seconds_of(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 class Lake:

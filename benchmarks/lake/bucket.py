@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pyarrow import fs
 
-from benchmarks.pass_through import Gateway, connect, run_gateway
+from benchmarks.pass_through import Gateway, connect, run_gateway, seconds_of
 from lodge.embedded_spark import embedded_spark
 from lodge.logs import set_up_logs
 from tests.cluster.s3 import REGION, S3Server
@@ -35,12 +35,6 @@ OLD_SECONDS = 3.0
 
 COUNTED_FILES = 1000
 HEADER = "| files | plain listing | first plan | second plan | second / listing | gateway |"
-
-
-def seconds_of(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 def write_files(storage: fs.S3FileSystem, folder: str, count: int) -> None:

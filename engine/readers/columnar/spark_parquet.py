@@ -77,10 +77,10 @@ class SparkColumns:
             leaves.setdefault(leaf.path.partition(".")[0], []).append(leaf)
         self._schema = schema
         self._paths = {
-            one.name: [leaf.path for leaf in leaves.get(one.name, ())]
-            for one in schema
-            if all(_is_plain(leaf, is_proleptic=self._is_proleptic) for leaf in leaves.get(one.name, ()))
-            and [_levels(leaf) for leaf in leaves.get(one.name, ())] == list(_expected_levels(one))
+            column.name: [leaf.path for leaf in found]
+            for column, found in ((one, leaves.get(one.name, ())) for one in schema)
+            if all(_is_plain(leaf, is_proleptic=self._is_proleptic) for leaf in found)
+            and [_levels(leaf) for leaf in found] == list(_expected_levels(column))
         }
         self._marked = self._mark(self._paths)
 

@@ -29,9 +29,9 @@ from gateway.backend_failures import find_scan_report
 from gateway.backend_session import BackendSession
 from gateway.errors import BackendError
 from gateway.scans.scan_summary import ScanSummary
-from gateway.scans.single_use import EXPLAIN_WORDS, MAX_BYTES, VARIABLE, find_parts
+from gateway.scans.single_use import MAX_BYTES, find_parts, skip_explain
 from gateway.sql.cursor import Cursor
-from gateway.sql.lexer import Dialect, Token, iterate_tokens
+from gateway.sql.lexer import VARIABLE, Dialect, Token, iterate_tokens
 from gateway.sql.read_only_query import find_end_of_common_tables
 from gateway.sql_relations import find_sql
 
@@ -119,10 +119,8 @@ def _copy_query(statement: Relation, dialect: Dialect) -> Relation:
     query.CopyFrom(statement)
     sql = find_sql(query)
     if sql is not None:
-        words = _first_words(sql.query, dialect)
-        if words and words[0].keyword == "EXPLAIN":
-            explained = [word for word in words if word.keyword not in EXPLAIN_WORDS]
-            sql.query = sql.query[explained[0].start :] if explained else ""
+        words = skip_explain(_first_words(sql.query, dialect))
+        sql.query = sql.query[words[0].start :] if words else ""
     return query
 
 

@@ -24,7 +24,7 @@ from pyspark.sql.connect.proto import base_pb2, expressions_pb2, relations_pb2
 
 from engine.scan_source import FORMAT
 from gateway.scans.single_queries import has_single_queries
-from gateway.sql.lexer import Dialect, Token, TokenKind, tokenize
+from gateway.sql.lexer import VARIABLE, Dialect, Token, TokenKind, tokenize
 
 Relation = relations_pb2.Relation
 
@@ -141,11 +141,7 @@ _BEFORE_BRACKETS = _FUNCTIONS | frozenset(
 _KEYWORDS_OF_COPIES = frozenset(
     ["BEGIN", "CALL", "EXECUTE", "LATERAL", "MAP", "RECURSIVE", "REDUCE", "TABLE", "VALUES"]
 )
-VARIABLE = "${"
-"""The beginning of a variable. Spark replaces it by any text, also in names and texts, before it parses a statement."""
-
-EXPLAIN_WORDS = frozenset({"EXPLAIN", "LOGICAL", "FORMATTED", "EXTENDED", "CODEGEN", "COST"})
-"""The keyword of ``EXPLAIN`` and its modes."""
+_EXPLAIN_WORDS = frozenset({"EXPLAIN", "LOGICAL", "FORMATTED", "EXTENDED", "CODEGEN", "COST"})
 
 MAX_BYTES = 64 * 1024
 """The maximum size of a message, because it is visited on the event loop."""
@@ -207,9 +203,7 @@ def _find_in_text(statement: relations_pb2.WithRelations, dialect: Dialect) -> I
     text = statement.root.sql.query
     if VARIABLE in text:
         return
-    tokens = tokenize(text, dialect)
-    if tokens and tokens[0].keyword == "EXPLAIN":
-        tokens = list(dropwhile(lambda token: token.keyword in EXPLAIN_WORDS, tokens))
+    tokens = skip_explain(tokenize(text, dialect))
     if not (has_single_queries(tokens) and _is_plain(tokens)):
         return
     for reference in statement.references:
@@ -217,6 +211,13 @@ def _find_in_text(statement: relations_pb2.WithRelations, dialect: Dialect) -> I
         is_scan = reference.subquery_alias.input.read.data_source.format == FORMAT
         if is_scan and alias and sum(alias in token.value.casefold() for token in tokens) == 1:
             yield reference.subquery_alias.input
+
+
+def skip_explain(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Return the tokens after the keyword ``EXPLAIN`` and its mode, or all tokens of another statement."""
+    if not tokens or tokens[0].keyword != "EXPLAIN":
+        return tokens
+    return list(dropwhile(lambda token: token.keyword in _EXPLAIN_WORDS, tokens))
 
 
 def _has_plain_expressions(message: Message, dialect: Dialect) -> bool:

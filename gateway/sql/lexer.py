@@ -24,6 +24,9 @@ from gateway.errors import statement_too_long
 
 MAX_TOKENS = 500_000
 
+VARIABLE = "${"
+"""The beginning of a variable. Spark replaces it by any text, also in names and texts, before it parses a statement."""
+
 
 class TokenKind(enum.Enum):
     """The kind of a token.

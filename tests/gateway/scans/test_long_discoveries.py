@@ -11,8 +11,10 @@ import grpc
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.connect.functions import udf
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 from pyspark.sql.connect.session import SparkSession
+from pyspark.sql.types import LongType
 
 from gateway.scans.discovery_progress import is_of_discovery
 from tests.conftest import wait_until
@@ -34,9 +36,12 @@ sys.exit(main())
 
 @contextmanager
 def running(function):
-    """Run a function in a thread, and yield its future."""
-    with ThreadPoolExecutor(1) as thread:
+    """Run a function in a thread, and yield its future. A test that fails does not wait for the function."""
+    thread = ThreadPoolExecutor(1)
+    try:
         yield thread.submit(function)
+    finally:
+        thread.shutdown(wait=False)
 
 
 @pytest.fixture(scope="module")
@@ -110,14 +115,26 @@ def rows_of(spark, folder):
     return sorted(row.a for row in spark.table(f"dfs.`{folder.name}`").collect())
 
 
-def test_progress_of_discovery_reaches_the_client(spark, folder):
+def test_progress_of_discovery_and_of_the_statement_reach_the_client(spark, folder, tmp_path):
     progress = Progress()
     spark.registerProgressHandler(progress)
-    with running(lambda: rows_of(spark, folder)) as rows:
+    reported = tmp_path / "reported"
+
+    @udf(returnType=LongType())
+    def wait(number):
+        """Let Spark report the progress of the statement, which it does every two seconds."""
+        while number == 0 and not reported.exists():
+            time.sleep(0.05)
+        return number
+
+    query = spark.table(f"dfs.`{folder.name}`").select(wait("a").alias("a"))
+    with running(query.collect) as rows:
         wait_until(lambda: progress.stages or rows.done(), "the handler was called", SECONDS)
         of_discovery = set(progress.stages)
         folder.release()
-        assert rows.result(SECONDS) == list(range(ROWS))
+        wait_until(lambda: set(progress.stages) > of_discovery or rows.done(), "the handler was called again", SECONDS)
+        reported.touch()
+        assert sorted(row.a for row in rows.result(SECONDS)) == list(range(ROWS))
     assert len(of_discovery) == 1
 
 

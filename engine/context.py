@@ -4,7 +4,7 @@ A column writer adds the column to an error, a reader adds the position, and the
 then contains the complete location.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class ErrorContext:
 
     def at(self, position: str) -> "ErrorContext":
         """Return the context for another position in the same file."""
-        return replace(self, position=position)
+        return ErrorContext(self.workspace, self.path, position)
 
     def __str__(self) -> str:
         """Return the beginning of an error message, or an empty string if nothing is known.

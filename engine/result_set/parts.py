@@ -7,6 +7,7 @@ later one may not fit.
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from engine.context import ErrorContext
 from engine.limits import BatchLimits
@@ -25,6 +26,7 @@ class AppendedParts:
         self._limit_bytes = min(limits.vector_bytes, limits.batch_bytes or limits.vector_bytes)
         self._parts: list[pa.RecordBatch] = []
         self._schema: pa.Schema | None = None
+        self._is_flat = False
         self._sizes = Sizes()
         self._measured = 0
         self._most_bytes = 0
@@ -45,10 +47,10 @@ class AppendedParts:
 
     def append_if_small(self, part: pa.RecordBatch) -> bool:
         """Append a part with the columns of the batch if it certainly fits. Return whether it was appended."""
-        if self._schema is None or not part.schema.equals(self._schema):
+        if self._schema is None or not self._is_flat or not part.schema.equals(self._schema):
             return False
         most_bytes = estimate_bytes(part)
-        if most_bytes is None or self._most_bytes + most_bytes > self._limit_bytes:
+        if self._most_bytes + most_bytes > self._limit_bytes:
             return False
         self._parts.append(part)
         self._most_bytes += most_bytes
@@ -61,6 +63,7 @@ class AppendedParts:
         """
         if not self._have_columns(fields):
             self._schema = pa.schema(fields)
+            self._is_flat = not any(pt.is_nested(type_) for type_ in self._schema.types)
             self._parts = [align_batch(part, fields, context) for part in self._parts]
             self._sizes, self._measured = Sizes(), 0
         for part in self._parts[self._measured :]:

@@ -63,8 +63,8 @@ def _read_open(reader: RowBatchReader, loader: ResultSetLoader, proceed: Proceed
     try:
         while (more or loader.has_look_ahead) and not loader.is_at_scan_limit:
             loader.start_batch()
-            while more and not loader.is_full and loader.row_count < _ENOUGH_ROWS:
-                with _wrap_errors(loader, "read"):
+            with _wrap_errors(loader, "read"):
+                while more and not loader.is_full and loader.row_count < _ENOUGH_ROWS:
                     more = reader.next() or (not loader.is_full and proceed(reader))
             batch = loader.harvest()
             if batch.num_rows or (is_first and batch.num_columns):

@@ -39,7 +39,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from engine.context import ErrorContext
 from engine.errors import FileChangedError, PathNotFoundError, PathRefusedError, UnreadableFileError
@@ -81,7 +81,7 @@ def list_files(
             if opened.location in _excluded_directories(source):
                 raise _excluded_error(source, path)
             if not opened.is_directory:
-                return [_listed(path, os.fstat(opened.descriptor))]
+                return [_listed(path, opened.status)]
     except PathNotFoundError:
         if not is_pattern(source.path):
             raise
@@ -105,10 +105,10 @@ def open_file(source: ScanSource, file: ListedFile) -> BinaryIO:
     with _open_checked(source, file.path) as opened:
         if opened.is_directory:
             raise UnreadableFileError(source.workspace, file.path, "it is a directory")
-        if _version(os.fstat(opened.descriptor)) != file.version:
+        if _version(opened.status) != file.version:
             raise FileChangedError(ErrorContext(source.workspace, file.path), "it was modified")
-        # With a given buffer size, Python does not ask whether the file is a terminal.
-        return os.fdopen(os.dup(opened.descriptor), "rb", buffering=io.DEFAULT_BUFFER_SIZE)
+        # Readers read large blocks, so a buffer would only cost time.
+        return cast("BinaryIO", io.FileIO(os.dup(opened.descriptor), "rb"))
 
 
 class _Walk:
@@ -166,7 +166,7 @@ class _Walk:
                 if opened.is_directory:
                     self._directories.append(PurePosixPath(path))
                     return
-                location, status = opened.location, os.fstat(opened.descriptor)
+                location, status = opened.location, opened.status
         self._reach(location, path)
         require_few_files(self._source, len(self._files) + 1, self._max_files)
         self._files.append(_listed(path, status))
@@ -203,12 +203,17 @@ class _Opened:
     Attributes:
         descriptor: The open file descriptor.
         location: The real path of the descriptor.
-        is_directory: Whether the descriptor refers to a directory.
+        status: The status of the descriptor.
     """
 
     descriptor: int
     location: str
-    is_directory: bool
+    status: os.stat_result
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether the descriptor refers to a directory."""
+        return stat.S_ISDIR(self.status.st_mode)
 
 
 @contextmanager
@@ -250,10 +255,10 @@ def _check(source: ScanSource, path: str, descriptor: int) -> _Opened:
         )
     if not _may_read(source, path, location):
         raise _excluded_error(source, path)
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
         raise UnreadableFileError(source.workspace, path, "it is neither a file nor a directory")
-    return _Opened(descriptor, location, stat.S_ISDIR(mode))
+    return _Opened(descriptor, location, status)
 
 
 def _may_read(source: ScanSource, path: str, location: str) -> bool:

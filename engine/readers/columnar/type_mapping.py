@@ -100,6 +100,7 @@ class ScanTypes:
     def __init__(self) -> None:
         self._offered: pa.Schema | None = None
         self._wanted = pa.schema([])
+        self._is_same = False
 
     def convert(self, batch: pa.RecordBatch, context: ErrorContext) -> pa.RecordBatch:
         """Convert a batch to the types of a scan.
@@ -110,7 +111,8 @@ class ScanTypes:
         if self._offered is None or not batch.schema.equals(self._offered, check_metadata=True):
             self._offered = batch.schema
             self._wanted = pa.schema([scan_field(field) for field in batch.schema])
-        if batch.schema.equals(self._wanted):
+            self._is_same = self._offered.equals(self._wanted)
+        if self._is_same:
             return batch
         columns = [_convert(column, field, context) for column, field in zip(batch.columns, self._wanted, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=self._wanted)

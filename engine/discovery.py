@@ -21,6 +21,8 @@ import pyarrow as pa
 
 from engine.error_report import ErrorReport
 from engine.errors import EngineError
+from engine.limits import BatchLimits
+from engine.result_set.loader import ResultSetLoader
 from engine.scan.reader import SourceFile
 from engine.schema import TupleSchema
 
@@ -31,6 +33,8 @@ FINDINGS_DDL = "files array<int>, schema binary, error string"
 """The same columns, as Spark DDL."""
 
 _MAX_TRACEBACK = 16_384
+_LIMITS = BatchLimits(vector_bytes=2**30 - 1)
+"""A task examines fewer files than a batch has rows, and their schemas are much smaller."""
 
 
 class FailedDiscoveryError(Exception):
@@ -67,11 +71,24 @@ def examine(files: Iterable[tuple[int, SourceFile]], discover: Callable[[SourceF
         if schema is not last:
             last, encoded = schema, encode_schema(schema)
         numbers.setdefault(encoded, []).append(number)
-    rows = [
-        *({"files": of_schema, "schema": encoded, "error": None} for encoded, of_schema in numbers.items()),
-        *({"files": [number], "schema": None, "error": error} for number, error in failed),
-    ]
-    return pa.RecordBatch.from_pylist(rows, FINDINGS)
+    return write_findings(
+        *((of_schema, encoded, None) for encoded, of_schema in numbers.items()),
+        *(([number], None, error) for number, error in failed),
+    )
+
+
+def write_findings(*findings: tuple[Sequence[int], bytes | None, str | None]) -> pa.RecordBatch:
+    """Return findings in one batch.
+
+    Args:
+        findings: The numbers of files, with their schema or their error.
+    """
+    # Arrow's own conversion of Python objects imports pandas, which takes longer than the examination of many files.
+    loader = ResultSetLoader(schema=TupleSchema.of(FINDINGS), limits=_LIMITS)
+    loader.start_batch()
+    for finding in findings:
+        loader.writer.set_row(*finding)
+    return loader.harvest()
 
 
 def read_findings(findings: Iterable[Mapping[str, Any]], count: int) -> Sequence[bytes]:

@@ -28,7 +28,7 @@ def _to_arrow_zone(value: str) -> str:
         value = f"{offset['sign']}{int(offset['hours']):02}:{offset['minutes'] or '00'}"
     zone = "UTC" if value == "Z" else value
     try:
-        pc.assume_timezone(pa.scalar(0, pa.timestamp("us")), zone)
+        pc.assume_timezone(pa.nulls(1, pa.timestamp("us")), zone)  # a scalar would import pandas
     except pa.ArrowInvalid:
         raise ValueError("is not a time zone, such as Europe/Berlin or +02:00") from None
     return zone

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import datasource
 
-from engine.discovery import FINDINGS, decode_schema, examine
+from engine.discovery import decode_schema, examine, write_findings
 from engine.error_report import reported_errors
 from engine.errors import ScanOptionError
 from engine.file_scan import FileScan
@@ -59,7 +59,7 @@ class LocationReader(datasource.DataSourceReader):
         with reported_errors():
             (file,) = self._scan.listed or ()
             position = self._scan.find_place(file, self._column, decode_schema(self._others))
-            yield pa.RecordBatch.from_pylist([{"files": [0], "schema": None, "error": position}], FINDINGS)
+            yield write_findings(([0], None, position))
 
 
 def discovery_reader(scan: FileScan, options: Mapping[str, str], task: str) -> datasource.DataSourceReader:

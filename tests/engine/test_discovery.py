@@ -1,6 +1,8 @@
 """The findings of tasks that examine files. Numbers in comments are the guarantees of ``engine.discovery``."""
 
 import itertools
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
@@ -60,3 +62,21 @@ def test_findings_that_do_not_cover_each_file_once_are_refused(numbers):  # 3
 def test_metadata_of_a_schema_survives():
     schema = TupleSchema([pa.field("a", pa.int64(), nullable=False, metadata={"lodge.default": "7"})])
     assert decode_schema(encode_schema(schema)).to_arrow().equals(schema.to_arrow(), check_metadata=True)
+
+
+READ = """
+import sys
+from engine.discovery import examine
+from engine.file_scan import FileScan
+scan = FileScan.from_options({"workspace": "dfs", "root": sys.argv[1], "path": "f.json"})
+((file,),) = scan.partitions()
+assert examine([(0, file)], scan.examine).num_rows == 1
+assert sum(batch.num_rows for batch in scan.batches([file], scan.discover(), is_declared=False)) == 2
+sys.exit("pandas" in sys.modules)
+"""
+
+
+def test_small_scans_do_not_import_pandas(tmp_path):
+    """The import takes half a second of the first scan of each session, because a session has its own processes."""
+    (tmp_path / "f.json").write_text('{"a": 1}\n{"a": "x"}\n')
+    subprocess.run([sys.executable, "-c", READ, tmp_path], check=True)

@@ -1,19 +1,37 @@
-"""Python environments with Spark and without Lodge."""
+"""Client sessions for scans, and Python environments with Spark and without Lodge."""
 
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from pyspark.sql.connect.session import SparkSession
 
 from tests.conftest import REPOSITORY
 
 ENVIRONMENTS = REPOSITORY / "build" / "environments"
+
+
+@pytest.fixture(scope="module")
+def spark(lodge) -> Iterator[SparkSession]:
+    """A session for the tests of a module that do not change it.
+
+    Spark starts Python workers for the first scan of each session, which takes seconds.
+    """
+    session = SparkSession.builder.remote(f"{lodge.address}/").create()
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def own_spark(connect: Callable[[], SparkSession]) -> SparkSession:
+    """A session that the test may change."""
+    return connect()
 
 
 @pytest.fixture(scope="session")

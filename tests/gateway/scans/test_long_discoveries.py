@@ -115,9 +115,9 @@ def rows_of(spark, folder):
     return sorted(row.a for row in spark.table(f"dfs.`{folder.name}`").collect())
 
 
-def test_progress_of_discovery_and_of_the_statement_reach_the_client(spark, folder, tmp_path):
+def test_progress_of_discovery_and_of_the_statement_reach_the_client(own_spark, folder, tmp_path):
     progress = Progress()
-    spark.registerProgressHandler(progress)
+    own_spark.registerProgressHandler(progress)
     reported = tmp_path / "reported"
 
     @udf(returnType=LongType())
@@ -127,7 +127,7 @@ def test_progress_of_discovery_and_of_the_statement_reach_the_client(spark, fold
             time.sleep(0.05)
         return number
 
-    query = spark.table(f"dfs.`{folder.name}`").select(wait("a").alias("a"))
+    query = own_spark.table(f"dfs.`{folder.name}`").select(wait("a").alias("a"))
     with running(query.collect) as rows:
         wait_until(lambda: progress.stages or rows.done(), "the handler was called", SECONDS)
         of_discovery = set(progress.stages)
@@ -138,12 +138,12 @@ def test_progress_of_discovery_and_of_the_statement_reach_the_client(spark, fold
     assert len(of_discovery) == 1
 
 
-def test_interrupt_ends_a_discovery_with_progress(spark, folder):
+def test_interrupt_ends_a_discovery_with_progress(own_spark, folder):
     progress = Progress()
-    spark.registerProgressHandler(progress)
-    with running(lambda: rows_of(spark, folder)) as rows:
+    own_spark.registerProgressHandler(progress)
+    with running(lambda: rows_of(own_spark, folder)) as rows:
         wait_until(lambda: progress.stages or rows.done(), "the handler was called", SECONDS)
-        assert len(spark.interruptAll()) == 1
+        assert len(own_spark.interruptAll()) == 1
         with pytest.raises(PySparkException, match="OPERATION_CANCELED"):
             rows.result(SECONDS)
 

@@ -78,14 +78,14 @@ def test_queries_in_places_of_tables_have_their_own_rows(spark, dirs, numbers, k
     assert [frame.filter(low).count(), frame.count(), frame.filter(low).union(frame).count()] == [1, all_, all_ + 1]
 
 
-def test_variables_that_use_a_table_again_have_their_own_rows(spark, dirs):
-    spark.conf.set("lodge.test.more", "union all select i from c")
+def test_variables_that_use_a_table_again_have_their_own_rows(own_spark, dirs):
+    own_spark.conf.set("lodge.test.more", "union all select i from c")
     try:
         text = f"with c as (select * from {dirs}) select i from c where dir0 = 'a' ${{lodge.test.more}}"
-        assert spark.sql(text).count() == 5
-        assert spark.sql(f"select count(*) from ({text})").collect() == [(5,)]
+        assert own_spark.sql(text).count() == 5
+        assert own_spark.sql(f"select count(*) from ({text})").collect() == [(5,)]
     finally:
-        spark.conf.unset("lodge.test.more")
+        own_spark.conf.unset("lodge.test.more")
 
 
 def test_subqueries_have_their_own_rows(spark, dirs, numbers):
@@ -110,13 +110,13 @@ def test_data_frame_gives_each_use_its_rows(spark, dirs, api):
 
 
 @pytest.mark.parametrize("kind", ["data frame", "statement"])
-def test_view_gives_each_statement_its_rows(spark, dirs, kind):
+def test_view_gives_each_statement_its_rows(own_spark, dirs, kind):
     if kind == "data frame":
-        spark.table(dirs).createOrReplaceTempView("v")
+        own_spark.table(dirs).createOrReplaceTempView("v")
     else:
-        spark.sql(f"create or replace temporary view v using lodge options (path '{dirs}')")
+        own_spark.sql(f"create or replace temporary view v using lodge options (path '{dirs}')")
     counts = [
-        spark.sql(f"select count(*) from v{where}").first()[0]
+        own_spark.sql(f"select count(*) from v{where}").first()[0]
         for where in ("", " where dir0 = 'a'", "", " where dir0 >= 'c'", " where upper(dir0) = 'B'")
     ]
     assert counts == [4, 1, 4, 2, 1]
@@ -131,12 +131,12 @@ def test_loops_of_a_script_have_their_own_rows(spark, dirs):
     assert values(spark.sql(text)) == [(5,)]
 
 
-def test_persisted_data_frame_is_read_once(spark, lodge, tmp_path_factory):
+def test_persisted_data_frame_is_read_once(own_spark, lodge, tmp_path_factory):
     folder = lodge.files / tmp_path_factory.mktemp("persisted").name
     folder.mkdir()
     (folder / "f.json").write_text('{"i": 1}\n{"i": 2}\n')
     os.utime(folder / "f.json", (1_700_000_000, 1_700_000_000))
-    frame = spark.table(f"dfs.`{folder.name}`").persist()
+    frame = own_spark.table(f"dfs.`{folder.name}`").persist()
     assert frame.count() == 2
     plan = frame.filter("i = 1")._explain_string()
     assert "InMemoryTableScan" in plan
@@ -144,21 +144,21 @@ def test_persisted_data_frame_is_read_once(spark, lodge, tmp_path_factory):
     frame.unpersist()
 
 
-def test_filters_still_exclude_files_of_single_uses(spark, lodge, tmp_path_factory):
+def test_filters_still_exclude_files_of_single_uses(own_spark, lodge, tmp_path_factory):
     folder = lodge.files / tmp_path_factory.mktemp("single").name
     for name, content in (("a", '{"i": 1}\n'), ("b", "no JSON\n")):
         (folder / name).mkdir(parents=True)
         (folder / name / "f.json").write_text(content)
     declared = f"dfs.`{folder.name}` with (schema = 'i long, dir0 string')"
-    assert values(spark.sql(f"select i from {declared} where dir0 = 'a'")) == [(1,)]
-    assert values(spark.sql(f"select i, dir0 from {declared}").filter("dir0 = 'a'")) == [(1, "a")]
-    reader = spark.read.format("lodge").schema("i long, dir0 string")
+    assert values(own_spark.sql(f"select i from {declared} where dir0 = 'a'")) == [(1,)]
+    assert values(own_spark.sql(f"select i, dir0 from {declared}").filter("dir0 = 'a'")) == [(1, "a")]
+    reader = own_spark.read.format("lodge").schema("i long, dir0 string")
     assert values(reader.load(f"dfs.`{folder.name}`").filter("dir0 = 'a'").select("i")) == [(1,)]
-    spark.sql(f"create temporary table t as select i from {declared} where dir0 = 'a'")
-    assert values(spark.table("t")) == [(1,)]
+    own_spark.sql(f"create temporary table t as select i from {declared} where dir0 = 'a'")
+    assert values(own_spark.table("t")) == [(1,)]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def with_root_file(lodge, tmp_path_factory):
     """Four directories with a file each, and a file beside them, for which ``dir0`` is null."""
     folder = lodge.files / tmp_path_factory.mktemp("root").name
@@ -169,10 +169,10 @@ def with_root_file(lodge, tmp_path_factory):
 
 
 @pytest.fixture
-def view(spark, tmp_path):
+def own_view(own_spark, tmp_path):
     """A view that Spark does not keep in memory, so that it does not simplify subqueries of it."""
     pq.write_table(pa.table({"k": [1, 2], "d": ["a", "b"]}), tmp_path / "v.parquet")
-    spark.read.parquet(str(tmp_path / "v.parquet")).createOrReplaceTempView("v")
+    own_spark.read.parquet(str(tmp_path / "v.parquet")).createOrReplaceTempView("v")
 
 
 SUBQUERIES = (
@@ -183,24 +183,25 @@ SUBQUERIES = (
 )
 
 
-@pytest.mark.parametrize("subquery", SUBQUERIES)
-def test_correlated_subqueries_in_expressions_lose_no_rows(spark, with_root_file, view, subquery):
-    frame = spark.table(with_root_file)
-    assert sorted(row.i for row in frame.selectExpr("i", "dir0", f"{subquery} c").collect()) == [0, 1, 2, 3, 4]
-    text = f"select i, dir0, {subquery} c from {with_root_file}"
-    assert sorted(row.i for row in spark.sql(text).collect()) == [0, 1, 2, 3, 4]
+def test_correlated_subqueries_in_expressions_lose_no_rows(own_spark, with_root_file, own_view):
+    frame = own_spark.table(with_root_file)
+    for subquery in SUBQUERIES:
+        selected = frame.selectExpr("i", "dir0", f"{subquery} c")
+        assert sorted(row.i for row in selected.collect()) == [0, 1, 2, 3, 4], subquery
+        text = f"select i, dir0, {subquery} c from {with_root_file}"
+        assert sorted(row.i for row in own_spark.sql(text).collect()) == [0, 1, 2, 3, 4], subquery
 
 
-def test_sql_functions_with_subqueries_lose_no_rows(spark, with_root_file, view):
+def test_sql_functions_with_subqueries_lose_no_rows(own_spark, with_root_file, own_view):
     body = "(x string) returns bigint return (select count(*) from v where v.d < x)"
-    spark.sql(f"create temporary function lower_ones{body}")
+    own_spark.sql(f"create temporary function lower_ones{body}")
     for call in (
         "lower_ones(dir0)",
         "lower_ones /* count( */ (dir0)",
         "`lower_ones`(dir0)",
         "session.lower_ones(dir0)",
     ):
-        assert spark.sql(f"select i, {call} c from {with_root_file}").count() == 5, call
-        assert spark.table(with_root_file).selectExpr("i", f"{call} c").count() == 5, call
-    spark.sql(f"create temporary table kept as select i, lower_ones(dir0) c from {with_root_file}")
-    assert spark.table("kept").count() == 5
+        assert own_spark.sql(f"select i, {call} c from {with_root_file}").count() == 5, call
+        assert own_spark.table(with_root_file).selectExpr("i", f"{call} c").count() == 5, call
+    own_spark.sql(f"create temporary table kept as select i, lower_ones(dir0) c from {with_root_file}")
+    assert own_spark.table("kept").count() == 5

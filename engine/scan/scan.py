@@ -102,6 +102,7 @@ class Scan:
         self._locations = [FileLocation.of(one.file.path, plan.selected) for one in inputs]
         self._tracker = _create_tracker(plan, self._locations, context)
         self._implicit = self._tracker.apply_implicit_cols()
+        self._implicit_names = [field.name for field in self._implicit if IMPLICIT_NAME.fullmatch(field.name)]
         self._rows = 0
         self._most_files = _FIRST_FILES
 
@@ -178,9 +179,8 @@ class Scan:
 
     def _are_alike(self, one: FileLocation, other: FileLocation) -> bool:
         """Return whether the implicit columns of two files have the same values."""
-        names = [field.name for field in self._implicit if IMPLICIT_NAME.fullmatch(field.name)]
         is_same_place = not self._implicit or one.directories == other.directories
-        return is_same_place and all(one.value(name) == other.value(name) for name in names)
+        return is_same_place and all(one.value(name) == other.value(name) for name in self._implicit_names)
 
     def _apply_schema(self, schema: TupleSchema, context: ErrorContext) -> None:
         """Merge the schema of a batch into the scan's schema, and resolve missing columns."""

@@ -4,6 +4,7 @@ A *map* is an Arrow struct, a *dict* is an Arrow map, and an *array* is any of A
 is Arrow's null type.
 """
 
+from array import array
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
@@ -23,6 +24,15 @@ _LISTS = frozenset(
 def is_text(type_: pa.DataType) -> bool:
     """Return whether the type is a string with 32-bit or 64-bit offsets."""
     return bool(pt.is_string(type_) or pt.is_large_string(type_))
+
+
+def text_array(text: str) -> pa.StringArray:
+    """Return an array with one text.
+
+    ``pa.array`` and ``pa.scalar`` import pandas, which takes half a second in each new process.
+    """
+    data = text.encode()
+    return pa.StringArray.from_buffers(1, pa.py_buffer(array("i", (0, len(data)))), pa.py_buffer(data))
 
 
 def is_bytes(type_: pa.DataType) -> bool:

@@ -34,7 +34,7 @@ FINDINGS_DDL = "files array<int>, schema binary, error string"
 
 _MAX_TRACEBACK = 16_384
 _LIMITS = BatchLimits(vector_bytes=2**30 - 1)
-"""A task examines fewer files than a batch has rows, and their schemas are much smaller."""
+"""A task examines fewer files than a batch has rows. Their schemas take much less space than this."""
 
 
 class FailedDiscoveryError(Exception):
@@ -88,6 +88,8 @@ def write_findings(*findings: tuple[Sequence[int], bytes | None, str | None]) ->
     loader.start_batch()
     for finding in findings:
         loader.writer.set_row(*finding)
+    if loader.has_look_ahead:
+        raise ValueError(f"The schemas of {len(findings)} files exceed {_LIMITS.vector_bytes:,} bytes.")
     return loader.harvest()
 
 

@@ -12,7 +12,7 @@ import pyarrow.types as pt
 from engine.context import ErrorContext
 from engine.limits import BatchLimits
 from engine.result_set.bulk import align_batch
-from engine.result_set.sizes import Sizes, batch_sizes, estimate_bytes
+from engine.result_set.sizes import Sizes, batch_sizes, estimate_flat_bytes
 
 
 class AppendedParts:
@@ -49,7 +49,7 @@ class AppendedParts:
         """Append a part with the columns of the batch if it certainly fits. Return whether it was appended."""
         if self._schema is None or not self._is_flat or not part.schema.equals(self._schema):
             return False
-        most_bytes = estimate_bytes(part)
+        most_bytes = estimate_flat_bytes(part)
         if self._most_bytes + most_bytes > self._limit_bytes:
             return False
         self._parts.append(part)

@@ -66,10 +66,11 @@ def batch_sizes(batch: pa.RecordBatch, first: int, end: int) -> Sizes:
     return sizes
 
 
-def estimate_bytes(batch: pa.RecordBatch) -> int:
-    """Return an upper bound of :attr:`Sizes.total_bytes` of all rows of a batch without nested columns.
+def estimate_flat_bytes(batch: pa.RecordBatch) -> int:
+    """Return an upper bound of the size of a batch without nested columns.
 
-    It is found faster. It includes the whole buffers of a slice, and counts a shared buffer each time it is used.
+    This is faster than measuring. The bound includes the whole buffers of a slice, and counts a shared buffer each time
+    it is used.
     """
     buffer_bytes = sum(buffer.size for array in batch.columns for buffer in array.buffers() if buffer is not None)
     return int(buffer_bytes + batch.num_columns * ((batch.num_rows + 7) // 8 + _OFFSET_BYTES))

@@ -21,6 +21,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from engine.arrow_types import text_array
 from engine.errors import ProjectionError, ValueConversionError
 from engine.scan.partition_columns import convert_value, partition_pairs
 from engine.scan_source import IMPLICIT_NAME
@@ -89,7 +90,8 @@ class FileLocation:
             ValueConversionError: If the value does not match the type that a user has declared.
         """
         if IMPLICIT_NAME.fullmatch(field.name):
-            return pa.scalar(self.value(field.name), field.type)
+            value = self.value(field.name)
+            return pa.nulls(1, field.type)[0] if value is None else text_array(value)[0]
         name = fold_case(field.name)
         text = next((value for key, value in partition_pairs(self.directories) if fold_case(key) == name), None)
         try:

@@ -26,7 +26,7 @@ from gateway.names.name_lookup import NameLookup
 from gateway.sql.change_clauses import ChangeClause, ChangeKind, find_change_clauses
 from gateway.sql.execute_immediate import ExecuteImmediate
 from gateway.sql.identifier_clauses import evaluate_identifier_clause
-from gateway.sql.lexer import VARIABLE, Token
+from gateway.sql.lexer import VARIABLE_START, Token
 from gateway.sql.parameters import Parameters
 from gateway.sql.statements import IdentifierClause
 
@@ -36,7 +36,7 @@ _OTHER_LETTERS = (
     "\N{LATIN SMALL LETTER DOTLESS I}",
     "\N{LATIN SMALL LETTER LONG S}",
 )  # Spark compares keywords in upper case, where these letters are I and S
-RUNNING_WORDS: Sequence[str] = (*_RUNS_OTHERS, VARIABLE, *_OTHER_LETTERS)
+RUNNING_WORDS: Sequence[str] = (*_RUNS_OTHERS, VARIABLE_START, *_OTHER_LETTERS)
 """The words of which a SQL command contains at least one if it embeds statements."""
 
 CHANGING_WORDS: Sequence[str] = (*_CHANGES, *RUNNING_WORDS)
@@ -105,7 +105,7 @@ class EmbeddedStatements:
         clauses: Sequence[ChangeClause] = ()
         first = tokens[0].keyword if tokens else ""
         is_examined = place is TextPlace.SCRIPT or (place is not TextPlace.COMMAND and first not in _QUERIES)
-        if is_examined or VARIABLE in text:
+        if is_examined or VARIABLE_START in text:
             clauses = find_change_clauses(text, self._lookup.settings.dialect)
         self._check_substitution(text, first, clauses, is_script=place is TextPlace.SCRIPT)
         for clause in clauses if place is not TextPlace.COMMAND else ():
@@ -134,7 +134,7 @@ class EmbeddedStatements:
 
     def _check_substitution(self, text: str, first: str, clauses: Sequence[ChangeClause], *, is_script: bool) -> None:
         """Raise a GatewayError if ``${name}`` could affect which table is changed."""
-        where = text.find(VARIABLE)
+        where = text.find(VARIABLE_START)
         if where < 0 or not self._lookup.tables:
             return
         name = clauses[0].name if clauses and first != "EXECUTE" else None

@@ -31,7 +31,7 @@ from gateway.errors import BackendError
 from gateway.scans.scan_summary import ScanSummary
 from gateway.scans.single_use import MAX_BYTES, find_parts, skip_explain
 from gateway.sql.cursor import Cursor
-from gateway.sql.lexer import VARIABLE, Dialect, Token, iterate_tokens
+from gateway.sql.lexer import VARIABLE_START, Dialect, Token, iterate_tokens
 from gateway.sql.read_only_query import find_end_of_common_tables
 from gateway.sql_relations import find_sql
 
@@ -142,7 +142,7 @@ def _is_query(text: str, dialect: Dialect) -> bool:
     cursor = Cursor(text, dialect)
     start = find_end_of_common_tables(cursor) if cursor.keyword() == "WITH" else 0
     first = None if start is None else cursor.at(start)
-    return first is not None and first.keyword == "SELECT" and VARIABLE not in text
+    return first is not None and first.keyword == "SELECT" and VARIABLE_START not in text
 
 
 def _first_words(text: str, dialect: Dialect) -> Sequence[Token]:

@@ -24,7 +24,7 @@ from pyspark.sql.connect.proto import base_pb2, expressions_pb2, relations_pb2
 
 from engine.scan_source import FORMAT
 from gateway.scans.single_queries import has_single_queries
-from gateway.sql.lexer import VARIABLE, Dialect, Token, TokenKind, tokenize
+from gateway.sql.lexer import VARIABLE_START, Dialect, Token, TokenKind, tokenize
 
 Relation = relations_pb2.Relation
 
@@ -201,7 +201,7 @@ def _find(relation: Relation, dialect: Dialect) -> Iterator[Relation]:
 def _find_in_text(statement: relations_pb2.WithRelations, dialect: Dialect) -> Iterator[Relation]:
     """Return the scans that a SQL text reads once, by their aliases."""
     text = statement.root.sql.query
-    if VARIABLE in text:
+    if VARIABLE_START in text:
         return
     tokens = skip_explain(tokenize(text, dialect))
     if not (has_single_queries(tokens) and _is_plain(tokens)):
@@ -214,7 +214,10 @@ def _find_in_text(statement: relations_pb2.WithRelations, dialect: Dialect) -> I
 
 
 def skip_explain(tokens: Sequence[Token]) -> Sequence[Token]:
-    """Return the tokens after the keyword ``EXPLAIN`` and its mode, or all tokens of another statement."""
+    """Return the tokens after ``EXPLAIN`` and its mode.
+
+    Return all tokens if the statement is not ``EXPLAIN``.
+    """
     if not tokens or tokens[0].keyword != "EXPLAIN":
         return tokens
     return list(dropwhile(lambda token: token.keyword in _EXPLAIN_WORDS, tokens))
@@ -230,7 +233,7 @@ def _has_plain_expressions(message: Message, dialect: Dialect) -> bool:
             text = message.expression_string.expression
             tokens = tokenize(text, dialect)
             has_query = any(token.keyword in ("SELECT", "FROM", "WITH") for token in tokens)
-            is_known = VARIABLE not in text and not has_query and _is_plain(tokens)
+            is_known = VARIABLE_START not in text and not has_query and _is_plain(tokens)
         else:
             is_known = kind in _EXPRESSIONS
         if not is_known:

@@ -24,7 +24,7 @@ from gateway.errors import statement_too_long
 
 MAX_TOKENS = 500_000
 
-VARIABLE = "${"
+VARIABLE_START = "${"
 """The beginning of a variable. Spark replaces it by any text, also in names and texts, before it parses a statement."""
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from gateway.authorization.path_fence import UNKNOWN
 from gateway.sql.execute_immediate import find_execute_immediate
 from gateway.sql.identifier_clauses import resolve_identifier_clauses
-from gateway.sql.lexer import DEFAULT_DIALECT, VARIABLE, Dialect, Token, TokenKind, tokenize
+from gateway.sql.lexer import DEFAULT_DIALECT, VARIABLE_START, Dialect, Token, TokenKind, tokenize
 from gateway.sql.parameters import NO_PARAMETERS, Parameters, StringEvaluator
 from gateway.sql.string_literals import read_string
 
@@ -273,7 +273,7 @@ def _find_raw_texts(sql: str, tokens: Sequence[Token]) -> Iterator[PathText]:
         if token.keyword == "ADD" and len(words) == 2:
             yield PathText(_replace_variables(words[1].strip(" ;'\"")), use)
         for word in _RAW_SEPARATORS.split(rest):
-            if "/" in word or "\\" in word or ".." in word or VARIABLE in word:
+            if "/" in word or "\\" in word or ".." in word or VARIABLE_START in word:
                 yield PathText(_replace_variables(word), use)
 
 
@@ -292,4 +292,4 @@ def _read(token: Token) -> Sequence[str]:
 
 
 def _replace_variables(text: str) -> str:
-    return _VARIABLE.sub(UNKNOWN, text) if VARIABLE in text else text
+    return _VARIABLE.sub(UNKNOWN, text) if VARIABLE_START in text else text

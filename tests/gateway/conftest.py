@@ -30,10 +30,15 @@ def connect(lodge) -> Iterator[Callable[..., SparkSession]]:
 
     yield make
     for gateway, session in sessions:
-        if gateway.process.poll() is None:
-            session.stop()
-        else:
-            session.client.close()  # without a call: the client would retry at the dead gateway for minutes
+        stop_session(gateway, session)
+
+
+def stop_session(gateway, session: SparkSession) -> None:
+    """Release a session, if its gateway is still running."""
+    if gateway.process.poll() is None:
+        session.stop()
+    else:
+        session.client.close()  # without a call: the client would retry at the dead gateway for minutes
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from pyspark.sql.connect.session import SparkSession
 
 from tests.conftest import REPOSITORY
+from tests.gateway.conftest import stop_session
 
 ENVIRONMENTS = REPOSITORY / "build" / "environments"
 
@@ -25,7 +26,7 @@ def spark(lodge) -> Iterator[SparkSession]:
     """
     session = SparkSession.builder.remote(f"{lodge.address}/").create()
     yield session
-    session.stop()
+    stop_session(lodge, session)
 
 
 @pytest.fixture

@@ -161,8 +161,9 @@ def test_scans_that_spark_may_use_twice_keep_all_files(spark, folder, query):
 
 
 def test_sessions_with_persisted_data_frames_keep_all_files(own_spark, folder):
-    own_spark.table(f"dfs.`{folder.name}`").persist()
+    persisted = own_spark.table(f"dfs.`{folder.name}`").persist()
     assert printed(own_spark.table(f"dfs.`{folder.name}`").filter("dir0 = '2026'")) == [NONE]
+    persisted.unpersist()
 
 
 def test_declared_schema_is_counted(spark, folder):

@@ -94,11 +94,13 @@ def folder(lodge, spark_server, tmp_path, tmp_path_factory):
             yield batch
 
     with running(session.range(0, 2, 1, 2).mapInArrow(occupy, "id long").collect) as occupation:
-        wait_until(lambda: len(list(tmp_path.iterdir())) == 2 or occupation.done(), "both cores are busy", SECONDS)
-        yield SlowFolder(path.name, released)
-        released.touch()
-        occupation.result(SECONDS)
-    session.stop()
+        try:
+            wait_until(lambda: len(list(tmp_path.iterdir())) == 2 or occupation.done(), "both cores are busy", SECONDS)
+            yield SlowFolder(path.name, released)
+        finally:
+            released.touch()
+            occupation.result(SECONDS)
+            session.stop()
 
 
 class Progress:
@@ -132,8 +134,10 @@ def test_progress_of_discovery_and_of_the_statement_reach_the_client(own_spark, 
         wait_until(lambda: progress.stages or rows.done(), "the handler was called", SECONDS)
         of_discovery = set(progress.stages)
         folder.release()
-        wait_until(lambda: set(progress.stages) > of_discovery or rows.done(), "the handler was called again", SECONDS)
-        reported.touch()
+        try:
+            wait_until(lambda: set(progress.stages) > of_discovery or rows.done(), "it was called again", SECONDS)
+        finally:
+            reported.touch()
         assert sorted(row.a for row in rows.result(SECONDS)) == list(range(ROWS))
     assert len(of_discovery) == 1
 

@@ -2,7 +2,6 @@
 
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql.connect.session import SparkSession
 
 from tests.cluster.s3 import REGION
 from tests.cluster.s3_proxy import S3Proxy
@@ -46,13 +45,6 @@ def credentials(s3_server):
         patch.setenv("AWS_ACCESS_KEY_ID", s3_server.access_key)
         patch.setenv("AWS_SECRET_ACCESS_KEY", s3_server.secret_key)
         yield
-
-
-@pytest.fixture(scope="module")
-def spark(lodge):
-    session = SparkSession.builder.remote(f"{lodge.address}/").create()
-    yield session
-    session.stop()
 
 
 def test_drifting_directory_is_queried_and_stored(spark, put):

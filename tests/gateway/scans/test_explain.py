@@ -57,6 +57,7 @@ def test_origin_counts_remembered_files(spark, folder, tmp_path_factory):
     other = folder.parent / tmp_path_factory.mktemp("remembered").name
     other.mkdir()
     (other / "a.json").write_text('{"a":1}\n')
+    os.utime(other / "a.json", (1_700_000_000, 1_700_000_000))  # a recent file is not remembered
     statement = f"explain select a from dfs.`{other.name}`"
     assert scans(explain(spark, statement))[-1] == "  Schema: discovered in 1 file: 1 examined, 0 remembered"
     spark.sql(f"select a from dfs.`{other.name}`").collect()

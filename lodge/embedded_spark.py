@@ -127,7 +127,7 @@ def embedded_spark(driver_memory: str, max_message_bytes: int = 128 * 1024 * 102
 
 
 async def _start(java: Path, directory: Path, log_file: Path, options: Mapping[str, str], token: str) -> Process:
-    home = _package_directory("pyspark")
+    home = link_spark(_package_directory("pyspark"), directory / "spark")
     command = [str(home / "bin" / "spark-submit"), "--master", "local[*]"]
     for name, value in options.items():
         command += ["--conf", f"{name}={value}"]
@@ -137,6 +137,23 @@ async def _start(java: Path, directory: Path, log_file: Path, options: Mapping[s
     environment = {**_environment(java, home, directory), **({_TOKEN_VARIABLE: token} if token else {})}
     with log_file.open("wb") as output:
         return await start_child(command, environment=environment, directory=directory, output=output)
+
+
+def link_spark(package: Path, home: Path) -> Path:
+    """Create a directory of Spark without ``pyspark.zip``, and return it.
+
+    Spark's Python processes import PySpark from this file if it exists, and otherwise from the installed package. The
+    file contains no compiled modules, so each process would need half a second more. The first scan of a session starts
+    three such processes, one after another.
+
+    Args:
+        package: The directory of the installed PySpark.
+        home: The directory to create.
+    """
+    home.mkdir()
+    for name in ("bin", "jars"):
+        (home / name).symlink_to(package / name)
+    return home
 
 
 def _options(directory: Path, driver_memory: str, max_message_bytes: int) -> Mapping[str, str]:

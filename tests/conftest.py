@@ -19,6 +19,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from lodge.embedded_spark import link_spark
 from tests.cluster.processes import DIES_WITH_PARENT
 
 pytest_plugins = ["tests.skips", "tests.cluster.plugin"]
@@ -220,19 +221,24 @@ def start_spark_process(
         "spark.ui.enabled": "false",
         **(more or {}),
     }
+    home = directory / "spark"
+    if python is not None:
+        home = spark_home(python)
+    elif not home.exists():
+        link_spark(spark_home(None), home)
     command = [
         *DIES_WITH_PARENT,
         *prefix,
-        str(spark_home(python) / "bin" / "spark-submit"),
+        str(home / "bin" / "spark-submit"),
         "--master",
         master,
     ]
     for key, value in settings.items():
         command += ["--conf", f"{key}={value}"]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
-    environment = os.environ | SPARK_ENVIRONMENT
+    environment = os.environ | SPARK_ENVIRONMENT | {"SPARK_HOME": str(home)}
     if python is not None:
-        environment |= {"PYSPARK_PYTHON": str(python), "PYTHONPATH": "", "SPARK_HOME": str(spark_home(python))}
+        environment |= {"PYSPARK_PYTHON": str(python), "PYTHONPATH": ""}
     with log.open("wb") as output:
         server = subprocess.Popen(command, cwd=directory, env=environment, stdout=output, stderr=subprocess.STDOUT)
     try:

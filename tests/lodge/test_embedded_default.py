@@ -6,11 +6,15 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
+import pyarrow as pa
+import pyspark
 import pytest
+from pyspark.sql.connect.session import SparkSession
 
 from lodge.embedded_spark import embedded_spark
 from lodge.errors import StartError
@@ -106,6 +110,21 @@ def test_serve_leaves_nothing_behind_even_when_killed(
     killed.kill()
     killed.wait(10)
     eventually(lambda: not any(is_running(pid) for pid in begun), f"all of {begun} are dead")
+
+
+@pytest.mark.slow
+def test_python_processes_import_the_installed_pyspark() -> None:
+    """They would need half a second more to import it from Spark's own ``pyspark.zip``."""
+
+    def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"file": [sys.modules["pyspark"].__file__]})
+
+    with embedded_spark("1g") as spark:
+        session = SparkSession.builder.remote(f"{spark.address}/").create()
+        ((file,),) = session.range(1).mapInArrow(find, "file string").collect()
+        session.stop()
+    assert file == pyspark.__file__
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ READY = re.compile(r"Lodge is ready at (sc://\S+)")
 
 
 SLOW_SECONDS = {
-    "tests/gateway/scans": 1300,
+    "tests/gateway/scans": 1000,
     "tests/gateway/tables": 740,
     "tests/chaos": 650,
     "tests/gateway": 460,

@@ -82,6 +82,9 @@ def write_findings(*findings: tuple[Sequence[int], bytes | None, str | None]) ->
 
     Args:
         findings: The numbers of files, with their schema or their error.
+
+    Raises:
+        ValueError: If the findings do not fit in one batch.
     """
     # Arrow's own conversion of Python objects imports pandas, which takes longer than the examination of many files.
     loader = ResultSetLoader(schema=TupleSchema.of(FINDINGS), limits=_LIMITS)
@@ -89,7 +92,7 @@ def write_findings(*findings: tuple[Sequence[int], bytes | None, str | None]) ->
     for finding in findings:
         loader.writer.set_row(*finding)
     if loader.has_look_ahead:
-        raise ValueError(f"The schemas of {len(findings)} files exceed {_LIMITS.vector_bytes:,} bytes.")
+        raise ValueError(f"The {len(findings)} findings of a task exceed {_LIMITS.vector_bytes:,} bytes.")
     return loader.harvest()
 
 

@@ -221,11 +221,7 @@ def start_spark_process(
         "spark.ui.enabled": "false",
         **(more or {}),
     }
-    home = directory / "spark"
-    if python is not None:
-        home = spark_home(python)
-    elif not home.exists():
-        link_spark(spark_home(None), home)
+    home = spark_home(directory, python)
     command = [
         *DIES_WITH_PARENT,
         *prefix,
@@ -248,10 +244,16 @@ def start_spark_process(
         raise
 
 
-def spark_home(python: Path | None) -> Path:
-    """Return the directory of Spark in an environment, by default in the environment of the tests."""
+def spark_home(directory: Path, python: Path | None) -> Path:
+    """Return the directory of Spark for a server.
+
+    Args:
+        directory: The working directory of the server.
+        python: The Python of an environment with another Spark. By default, the Spark is that of the tests.
+    """
     if python is None:
-        return Path(pyspark.__file__).parent
+        home = directory / "spark"
+        return home if home.exists() else link_spark(Path(pyspark.__file__).parent, home)
     (home,) = python.parents[1].glob("lib/python*/site-packages/pyspark")
     return home
 

@@ -80,7 +80,7 @@ assert "pandas" not in sys.modules, "the scan imported pandas"
 
 @pytest.mark.parametrize(("name", "content"), [("f.json", '{"a": 1}\n{"a": 2.5}\n'), ("f.csv", "a,b\n1,x\n")])
 def test_common_scans_do_not_import_pandas(tmp_path, name, content):
-    """The import takes half a second of the first scan of each session, because a session has its own processes."""
+    """An import of pandas takes half a second in each process, and each session has its own processes."""
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / name).write_text(content)
     subprocess.run([sys.executable, "-c", READ, tmp_path], check=True)

@@ -114,7 +114,7 @@ def test_serve_leaves_nothing_behind_even_when_killed(
 
 @pytest.mark.slow
 def test_python_processes_import_the_installed_pyspark() -> None:
-    """They would need half a second more to import it from Spark's own ``pyspark.zip``."""
+    """An import from Spark's own ``pyspark.zip`` takes half a second more."""
 
     def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:

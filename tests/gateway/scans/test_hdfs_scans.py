@@ -4,7 +4,6 @@ import signal
 
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql.connect.session import SparkSession
 
 pytestmark = pytest.mark.slow
 
@@ -35,13 +34,6 @@ def lodge(start_lodge, start_spark, hdfs_server, directory, tmp_path_factory):
         patch.delenv("LIBHDFS_OPTS")  # the engine sets what it needs
         server = start_spark(tmp_path_factory.mktemp("spark"))
         yield start_lodge("--workspace", f"lake={hdfs_server.uri(directory)}", backend=server.address)
-
-
-@pytest.fixture(scope="module")
-def spark(lodge):
-    session = SparkSession.builder.remote(f"{lodge.address}/").create()
-    yield session
-    session.client.close()  # the last test stops the gateway
 
 
 def test_drifting_directory_is_queried_and_stored(spark, put):

@@ -6,8 +6,8 @@ client gives.
 
 import secrets
 import shutil
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -62,11 +62,19 @@ class HdfsServer:
         permissions = {"fs.permissions.umask-mode": umask}
         return HadoopFileSystem("127.0.0.1", self.port, user=SUPERUSER, extra_conf=permissions)
 
-    def directory(self) -> str:
-        """Create a directory, and return its path."""
+    @contextmanager
+    def directory(self) -> Iterator[str]:
+        """Create a directory for the tests, and remove it at the end, because others may list the whole storage.
+
+        Yields:
+            Its path.
+        """
         path = f"/test-{secrets.token_hex(4)}"
         self.filesystem().create_dir(path)
-        return path
+        try:
+            yield path
+        finally:
+            self.filesystem().delete_dir(path)
 
     def uri(self, path: str) -> str:
         """Return the URI of a workspace of Lodge."""

@@ -34,9 +34,9 @@ list_files(ScanSource("lake", "hdfs://127.0.0.1:1/data", "d"))
 class Lake:
     """A workspace in HDFS."""
 
-    def __init__(self, server):
+    def __init__(self, server, directory):
         self.server = server
-        self.directory = server.directory()
+        self.directory = directory
         self._storage = server.filesystem()
 
     def put(self, path, content=b'{"a": 1}\n', umask=None):
@@ -50,7 +50,8 @@ class Lake:
 
 @pytest.fixture
 def lake(hdfs_server):
-    return Lake(hdfs_server)
+    with hdfs_server.directory() as directory:
+        yield Lake(hdfs_server, directory)
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ def test_file_that_is_replaced_while_it_is_read_is_an_error(lake):  # 3
 
 
 def test_server_that_is_down_is_a_clear_error(failing_server):  # 4
-    lake = Lake(failing_server)
+    lake = Lake(failing_server, "/data")
     lake.put("d/a.json")
     (listed,) = list_files(lake.source("d"))
     failing_server.process.kill()
@@ -162,7 +163,7 @@ def test_server_that_is_down_is_a_clear_error(failing_server):  # 4
 
 
 def test_server_that_dies_during_a_listing_never_leaves_out_files(failing_server):  # 2
-    lake = Lake(failing_server)
+    lake = Lake(failing_server, "/data")
     for number in range(80):
         lake.put(f"d/{number}/a.json")
     begin = time.monotonic()
@@ -176,7 +177,7 @@ def test_server_that_dies_during_a_listing_never_leaves_out_files(failing_server
 
 
 def test_server_that_does_not_answer_is_a_clear_error_and_no_hang(failing_server):  # 4
-    lake = Lake(failing_server)
+    lake = Lake(failing_server, "/data")
     lake.put("d/a.json")
     (listed,) = list_files(lake.source("d"))
     with failing_server.process.paused():

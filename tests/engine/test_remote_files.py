@@ -93,8 +93,8 @@ def lake_at(server, monkeypatch):
 
 @pytest.fixture
 def hdfs_lake(hdfs_client, hdfs_server):
-    directory = hdfs_server.directory()
-    return Lake(hdfs_server.filesystem(), directory, hdfs_server.uri(f"{directory}/{PREFIX}"))
+    with hdfs_server.directory() as directory:
+        yield Lake(hdfs_server.filesystem(), directory, hdfs_server.uri(f"{directory}/{PREFIX}"))
 
 
 @pytest.fixture(params=["s3", "gs", "abfss", "hdfs"])

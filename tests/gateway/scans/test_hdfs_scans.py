@@ -11,9 +11,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def directory(hdfs_client, hdfs_server):
     """A directory with a subdirectory that only the superuser may list."""
-    directory = hdfs_server.directory()
-    hdfs_server.filesystem(umask="077").create_dir(f"{directory}/private")
-    return directory
+    with hdfs_server.directory() as directory:
+        hdfs_server.filesystem(umask="077").create_dir(f"{directory}/private")
+        yield directory
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +28,17 @@ def put(hdfs_server, directory):
 
 
 @pytest.fixture(scope="module")
-def lodge(start_lodge, start_spark, hdfs_server, directory, tmp_path_factory):
-    """A gateway with the workspace ``lake``. Gateway and executors have the client in their environment."""
+def start_gateway(start_lodge, start_spark, hdfs_server, directory, tmp_path_factory):
+    """Start gateways with the workspace ``lake``. Gateways and executors have the client in their environment."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("LIBHDFS_OPTS")  # the engine sets what it needs
         server = start_spark(tmp_path_factory.mktemp("spark"))
-        yield start_lodge("--workspace", f"lake={hdfs_server.uri(directory)}", backend=server.address)
+        yield lambda: start_lodge("--workspace", f"lake={hdfs_server.uri(directory)}", backend=server.address)
+
+
+@pytest.fixture(scope="module")
+def lodge(start_gateway):
+    return start_gateway()
 
 
 def test_drifting_directory_is_queried_and_stored(spark, put):
@@ -63,12 +68,13 @@ def test_bad_paths_are_clear_errors(spark, put, path, condition):
     assert spark.sql("select * from lake.`good`").collect() == [(1,)]
 
 
-def test_client_of_hdfs_leaves_signals_to_the_gateway(lodge, spark, put, wait_until):
+def test_client_of_hdfs_leaves_signals_to_the_gateway(start_gateway, connect, put, wait_until):
+    gateway = start_gateway()
     put("good/1.json", b'{"a": 1}\n')
-    assert spark.sql("select * from lake.`good`").collect() == [(1,)]
-    lodge.signal(signal.SIGHUP)
+    assert connect(gateway).sql("select * from lake.`good`").collect() == [(1,)]
+    gateway.signal(signal.SIGHUP)
     wait_until(
-        lambda: "configuration_reloaded" in lodge.log() or lodge.process.poll() is not None, "the gateway reloads"
+        lambda: "configuration_reloaded" in gateway.log() or gateway.process.poll() is not None, "the gateway reloads"
     )
-    assert lodge.stop() == 0
-    assert "lodge_stopped" in lodge.log()
+    assert gateway.stop() == 0
+    assert "lodge_stopped" in gateway.log()

@@ -18,7 +18,7 @@ Sources: [spark-partitioning], [hive-partitioning].
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from functools import reduce
 from pathlib import PurePosixPath
@@ -28,7 +28,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from engine.arrow_types import text_array
 from engine.errors import PartitionError
+from engine.result_set.conversion.decimals import cast_decimals
 from engine.scan_source import IMPLICIT_NAME
 from engine.schema import MAX_DECIMAL_DIGITS, fold_case
 
@@ -89,29 +91,23 @@ def convert_value(text: str | None, type_: pa.DataType) -> pa.Scalar:
 
     Args:
         text: The value in the name of a directory, which may be escaped, or None.
-        type_: The type of the column. A timestamp without an offset is in the time zone of the type.
+        type_: The type of the column. A timestamp without an offset is in the time zone of the type. The offset is
+            ignored if the type has no time zone, as Spark does.
 
     Raises:
         ValueError: If the text is not a value of the type, which a user has declared.
     """
-    if text is None or pt.is_string(type_):
-        return pa.scalar(None if text is None else _unescape(text), type_)
+    if text is None:
+        return pa.nulls(1, type_)[0]
+    if pt.is_string(type_):
+        return text_array(_unescape(text))[0]
     if pt.is_timestamp(type_):
-        naive = pa.scalar(datetime.fromisoformat(_unescape(text)), pa.timestamp("us"))
-        if type_.tz is None:
-            return naive.cast(type_)
-        return pc.assume_timezone(naive, type_.tz, ambiguous="earliest", nonexistent="earliest").cast(type_)
+        return _to_timestamp(datetime.fromisoformat(_unescape(text)), type_)
     if pt.is_date(type_):
-        return pa.scalar(date.fromisoformat(text), type_)
+        return text_array(date.fromisoformat(text).isoformat()).cast(type_)[0]
     if pt.is_floating(type_):
-        return pa.scalar(_to_float(text), type_)
-    try:
-        number = Decimal(text)
-        if pt.is_integer(type_) and number != int(number):
-            raise ValueError(text)
-        return pa.scalar(int(number) if pt.is_integer(type_) else number, type_)
-    except (InvalidOperation, pa.ArrowException, OverflowError) as error:
-        raise ValueError(text) from error
+        return text_array(str(_to_float(text))).cast(pa.float64()).cast(type_, safe=False)[0]
+    return _to_number(text, type_)
 
 
 def _common_type(values: Iterable[str]) -> pa.DataType:
@@ -139,6 +135,29 @@ def _type_of(value: str) -> pa.DataType:
 def _unescape(text: str) -> str:
     """Replace each escape by one character, as Spark does. Other characters stay, also those beyond ASCII."""
     return unquote(text, encoding="latin-1") if "%" in text else text
+
+
+def _to_timestamp(time: datetime, type_: pa.DataType) -> pa.Scalar:
+    local = text_array(time.replace(tzinfo=None).isoformat()).cast(pa.timestamp("us"))[0]
+    if type_.tz is None:
+        return local.cast(type_)
+    if time.tzinfo is not None:
+        return _to_timestamp(time.astimezone(UTC).replace(tzinfo=None), _INSTANT).cast(type_)
+    return pc.assume_timezone(local, type_.tz, ambiguous="earliest", nonexistent="earliest").cast(type_)
+
+
+def _to_number(text: str, type_: pa.DataType) -> pa.Scalar:
+    try:
+        number = Decimal(text) or Decimal()
+    except InvalidOperation as error:
+        raise ValueError(text) from error
+    if not number.is_finite() or abs(number.adjusted()) > MAX_DECIMAL_DIGITS:  # may have billions of digits
+        raise ValueError(text)
+    if pt.is_decimal(type_):
+        return cast_decimals(text_array(f"{number:f}"), type_)[0]
+    if not pt.is_integer(type_) or number != int(number):
+        raise ValueError(text)
+    return text_array(str(int(number))).cast(type_)[0]
 
 
 def _to_float(text: str) -> float:

@@ -7,55 +7,22 @@ namespaces.
 import http.client
 import json
 import secrets
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
 
 from pyarrow.fs import AzureFileSystem, FileSystem, GcsFileSystem
 
 from tests.cluster.builds import program
-from tests.cluster.directories import owned_directory
-from tests.cluster.ports import free_port
 from tests.cluster.processes import Process
+from tests.cluster.storage_server import StorageServer
 
 AZURE_ACCOUNT = "devstoreaccount1"
 _PROBE_SECONDS = 2.0
 
 
-class CloudServer(ABC):
-    """A context manager of a server.
-
-    Attributes:
-        endpoint: The address, ``host:port``, for plain HTTP.
-    """
-
-    def __init__(self) -> None:
-        self.port = free_port()
-        self.endpoint = f"127.0.0.1:{self.port}"
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            directory = stack.enter_context(owned_directory())
-            process = Process(
-                self._command(),
-                directory / "server.log",
-                is_ready=self._answers,
-                environment=self._environment(),
-            )
-            stack.callback(process.kill)
-            process.start()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    @abstractmethod
-    def filesystem(self) -> FileSystem:
-        """Open the server's storage as an ordinary client does."""
+class CloudServer(StorageServer):
+    """A server for plain HTTP."""
 
     @abstractmethod
     def bucket(self) -> str:
@@ -71,6 +38,10 @@ class CloudServer(ABC):
 
     def _environment(self) -> dict[str, str]:
         return {}
+
+    def _process(self, directory: Path) -> Process:
+        log = directory / "server.log"
+        return Process(self._command(), log, is_ready=self._answers, environment=self._environment())
 
     def _answers(self) -> bool:
         try:

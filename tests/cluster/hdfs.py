@@ -7,51 +7,22 @@ client gives.
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
 
 import pyspark
 from pyarrow.fs import HadoopFileSystem
 
 from tests.cluster.builds import program
-from tests.cluster.directories import owned_directory
-from tests.cluster.ports import free_port
 from tests.cluster.processes import Process
+from tests.cluster.storage_server import StorageServer
 
 SUPERUSER = "superuser"
 """The user of the server, who may read and write everything."""
 
 
-class HdfsServer:
-    """A context manager of a server. Its data is removed at the end.
-
-    Attributes:
-        port: The port of the NameNode.
-        process: The server's process. Tests may pause it, or kill it.
-    """
-
-    def __init__(self) -> None:
-        self.port = free_port()
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            directory = stack.enter_context(owned_directory())
-            is_ready = directory / "is_ready"
-            self.process = Process(
-                self._command(directory, is_ready),
-                directory / "hdfs.log",
-                is_ready=is_ready.exists,
-                environment={"HADOOP_USER_NAME": SUPERUSER},
-            )
-            stack.callback(self.process.kill)
-            self.process.start()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+class HdfsServer(StorageServer):
+    """A server, whose port is that of the NameNode."""
 
     def filesystem(self, umask: str = "022") -> HadoopFileSystem:
         """Open the server's storage as its superuser. This process needs the variables of `client_environment`.
@@ -80,12 +51,15 @@ class HdfsServer:
         """Return the URI of a workspace of Lodge."""
         return f"hdfs://127.0.0.1:{self.port}{path}"
 
-    def _command(self, directory: Path, is_ready: Path) -> list[str | Path]:
+    def _process(self, directory: Path) -> Process:
+        is_ready = directory / "is_ready"
         java = ["java", "-Xmx512m", f"-Djava.io.tmpdir={directory}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         addresses = [f"-nnport={self.port}", "-datanodes=1", "-format", f"-writeDetails={is_ready}"]
         place = ["-D", f"hdfs.minidfs.basedir={directory / 'data'}"]
         jars = f"{program('hdfs-jars')}/*"
-        return [*java, "-cp", jars, "org.apache.hadoop.test.MiniDFSClusterManager", *addresses, *place]
+        command = [*java, "-cp", jars, "org.apache.hadoop.test.MiniDFSClusterManager", *addresses, *place]
+        superuser = {"HADOOP_USER_NAME": SUPERUSER}
+        return Process(command, directory / "hdfs.log", is_ready=is_ready.exists, environment=superuser)
 
 
 def client_environment() -> Mapping[str, str]:

@@ -2,56 +2,36 @@
 
 import http.client
 import secrets
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
 
 from pyarrow.fs import S3FileSystem
 
 from tests.cluster.builds import program
-from tests.cluster.directories import owned_directory
-from tests.cluster.ports import free_port
 from tests.cluster.processes import Process
+from tests.cluster.storage_server import StorageServer
 
 REGION = "us-east-1"
 _PROBE_SECONDS = 2.0
 
 
-class S3Server:
-    """A context manager of an S3 server. Its data is removed at the end.
+class S3Server(StorageServer):
+    """An S3 server for plain HTTP. If it stops, its data remains until the end.
 
     Attributes:
-        endpoint: The address, ``host:port``, for plain HTTP.
         access_key: The access key of its only account.
         secret_key: The secret key of that account.
-        process: The server's process. Tests may stop or pause it; the data remains.
     """
 
     def __init__(self) -> None:
-        self._port = free_port()
-        self.endpoint = f"127.0.0.1:{self._port}"
+        super().__init__()
         self.access_key = "lodge"
         self.secret_key = secrets.token_urlsafe()
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            directory = stack.enter_context(owned_directory())
-            self.process = self._process(directory)
-            stack.callback(self.process.kill)
-            self.process.start()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     @property
     def url(self) -> str:
         return f"http://{self.endpoint}"
 
     def filesystem(self) -> S3FileSystem:
-        """Open the server's storage as an ordinary client does."""
         return S3FileSystem(
             access_key=self.access_key,
             secret_key=self.secret_key,

@@ -16,7 +16,7 @@ Guarantees:
 4. Values of types for which ``is_direct`` is false remain text. The loader converts these values.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -27,6 +27,7 @@ from pyarrow import csv
 from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, ByteArray
 from engine.readers.delimited.options import Dialect
 from engine.result_set.conversion.casts import check_floats
+from engine.result_set.conversion.decimals import check_decimals, may_overflow
 
 _NULLS = [""]
 _LINE_END = (LINE_FEED, CARRIAGE_RETURN)
@@ -116,8 +117,9 @@ def _are_convertible(values: Sequence[str | None], type_: pa.DataType) -> bool:
 
 
 def _read(data: bytes | ByteArray, plan: ColumnPlan, has_quotes: bool) -> pa.Table:
+    rows = pa.py_buffer(data)
     table = csv.read_csv(
-        pa.BufferReader(pa.py_buffer(data)),
+        pa.BufferReader(rows),
         csv.ReadOptions(column_names=list(plan.names), block_size=len(data) + 1, use_threads=False),
         csv.ParseOptions(
             delimiter=plan.dialect.delimiter,
@@ -134,18 +136,15 @@ def _read(data: bytes | ByteArray, plan: ColumnPlan, has_quotes: bool) -> pa.Tab
         ),
     )
     for field, column in zip(table.schema, table.columns, strict=True):
-        if pa.types.is_decimal(field.type):
-            column.validate(full=True)  # pyarrow extends the scale without checking the precision
-        elif pa.types.is_floating(field.type):
-            _check_floats(column, partial(_text_column, data, plan, field.name, has_quotes))
+        text = partial(_text_column, data, plan, field.name, has_quotes)
+        try:
+            if pa.types.is_floating(field.type):
+                check_floats(column.combine_chunks(), text)
+            elif pa.types.is_decimal(field.type) and may_overflow(rows, field.type):
+                check_decimals(column.combine_chunks(), text())
+        except ValueError as error:
+            raise pa.ArrowInvalid(str(error)) from None
     return table
-
-
-def _check_floats(column: pa.ChunkedArray, text: Callable[[], pa.Array]) -> None:
-    try:
-        check_floats(column.combine_chunks(), text)
-    except ValueError as error:
-        raise pa.ArrowInvalid(str(error)) from None
 
 
 def _text_column(data: bytes | ByteArray, plan: ColumnPlan, name: str, has_quotes: bool) -> pa.Array:

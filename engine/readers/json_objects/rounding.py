@@ -11,7 +11,7 @@ from engine.readers.byte_arrays import ByteArray
 
 _EXACT_UP_TO = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
 _LONG_INTEGER = re.compile(rb"[:\[,]\s*-?\d{16,}\s*[,}\]]")
-_LARGE_NUMBER = rb"[:\[,]\s*-?(?:[1-9]\d{%d,}|\d+(?:\.\d+)?[eE])"
+_UNUSUAL_NUMBER = rb"[:\[,]\s*-?(?:[1-9]\d{%d,}|[\d.]{39,}|\d+(?:\.\d+)?[eE])"
 
 
 def may_have_rounded(table: pa.Table, data: ByteArray) -> bool:
@@ -21,8 +21,8 @@ def may_have_rounded(table: pa.Table, data: ByteArray) -> bool:
 
     - A column of doubles or floats contains an integer without an exact representation.
     - A column of floats contains a number that is too large for a float.
-    - A column of decimals contains a number with too many digits before the point. pyarrow counts only the digits that
-      the data has, and not those that it appends after the point.
+    - A column of decimals contains a number with too many digits, as described in
+      `engine.result_set.conversion.decimals`.
 
     Args:
         table: The table that pyarrow parsed from the data.
@@ -30,10 +30,10 @@ def may_have_rounded(table: pa.Table, data: ByteArray) -> bool:
     """
     if any(_has_large_number(column, pa.float32()) for column in table.columns):
         return True
-    decimals = [each for column in table.schema for each in _scaled_decimals(column.type)]
+    decimals = [each for column in table.schema for each in _decimals(column.type)]
     if decimals:
         digits = min(each.precision - each.scale for each in decimals)
-        if re.search(_LARGE_NUMBER % digits, data.data) is not None:
+        if re.search(_UNUSUAL_NUMBER % digits, data.data) is not None:
             return True
     has_large_double = any(_has_large_number(column, pa.float64()) for column in table.columns)
     return has_large_double and _LONG_INTEGER.search(data.data) is not None
@@ -57,9 +57,9 @@ def _has_large_number(column: pa.ChunkedArray, floating: pa.DataType) -> bool:
     return any(one is not None and not abs(one) < limit for one in (smallest.as_py(), largest.as_py()))
 
 
-def _scaled_decimals(type_: pa.DataType) -> Iterator[pa.Decimal128Type]:
-    """Return the decimals in a type that have digits after the point."""
-    if pa.types.is_decimal128(type_) and type_.scale > 0:
+def _decimals(type_: pa.DataType) -> Iterator[pa.Decimal128Type]:
+    """Return the decimals in a type."""
+    if pa.types.is_decimal128(type_):
         yield type_
     for field in inner_fields(type_):
-        yield from _scaled_decimals(field.type)
+        yield from _decimals(field.type)

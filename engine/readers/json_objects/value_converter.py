@@ -91,9 +91,11 @@ class ValueConverter:
     def _decimal(self, value: str, type_: pa.Decimal128Type, path: str) -> Decimal:
         try:
             number = Decimal(value)
-            pa.scalar(number, type_)
+            is_same = pa.scalar(number, type_).as_py() == number  # a number with many digits becomes another one
         except (ArithmeticError, pa.ArrowException, ValueError):
-            raise self._error(path, str(value), type_) from None
+            is_same = False
+        if not is_same:
+            raise self._error(path, str(value), type_)
         return number
 
     def _error(self, path: str, value: str, wanted: object) -> ValueConversionError:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from engine.arrow_types import is_bytes, is_text
+from engine.result_set.conversion.decimals import cast_decimals
 from engine.result_set.conversion.errors import NoConversionError, RefusedError
 
 _INTEGER = r"^-?[0-9]+$"
@@ -105,6 +106,8 @@ def _find_cast(offered: pa.DataType, to: pa.DataType) -> Cast | None:
 def _within_kind(offered: pa.DataType, to: pa.DataType) -> Cast | None:
     if pt.is_decimal(offered) and pt.is_floating(to):
         return lambda array: array.cast(to, safe=False)
+    if pt.is_decimal(offered) and pt.is_decimal(to):
+        return lambda array: cast_decimals(array, to)
     if pt.is_floating(offered) and pt.is_floating(to):
         return lambda array: _change_width(array, to)
     if pt.is_date(offered) and pt.is_timestamp(to):
@@ -115,7 +118,7 @@ def _within_kind(offered: pa.DataType, to: pa.DataType) -> Cast | None:
 def _differ_in_unit(offered: pa.DataType, to: pa.DataType) -> bool:
     if pt.is_timestamp(offered) and pt.is_timestamp(to):
         return (offered.tz is None) == (to.tz is None)
-    kinds = (pt.is_date, pt.is_time, pt.is_duration, pt.is_decimal, is_bytes)
+    kinds = (pt.is_date, pt.is_time, pt.is_duration, is_bytes)
     return any(is_kind(offered) and is_kind(to) for is_kind in kinds)
 
 
@@ -189,7 +192,9 @@ def _from_text(to: pa.DataType) -> Cast | None:
         return lambda array: _parse_times(array, to)
     if pt.is_floating(to):
         return lambda array: check_floats(array.cast(to), lambda: array)
-    kinds = (pt.is_boolean, pt.is_decimal, pt.is_date, is_bytes)
+    if pt.is_decimal(to):
+        return lambda array: cast_decimals(array, to)
+    kinds = (pt.is_boolean, pt.is_date, is_bytes)
     return (lambda array: array.cast(to)) if any(is_kind(to) for is_kind in kinds) else None
 
 

@@ -48,6 +48,11 @@ class ConvertingWriter(ColumnWriter):
     def _to_offered(self, value: Any) -> pa.Array:
         """Convert a Python value to the offered type, or raise an error."""
         try:
-            return pa.array([value], self.field.type)
+            offered = pa.array([value], self.field.type)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
             self._refuse(value)
+        if (
+            pt.is_decimal(offered.type) and offered[0].as_py() != value
+        ):  # a decimal with many digits becomes another one
+            self._refuse(value)
+        return offered

@@ -35,6 +35,7 @@ def convert(array: pa.Array, to: pa.DataType, column: str, context: ErrorContext
     (pa.float32(), 0.5, pa.float64(), 0.5),
     (pa.float64(), 0.5, pa.float32(), 0.5),
     (pa.decimal128(5, 2), Decimal("1.20"), pa.decimal128(9, 1), Decimal("1.2")),
+    (pa.decimal128(38, 2), Decimal("1.25"), pa.decimal128(38, 37), Decimal("1.25")),
     (pa.decimal128(5, 2), Decimal("1.25"), pa.float64(), 1.25),
     (pa.date32(), date(2024, 2, 29), pa.timestamp("us"), datetime(2024, 2, 29)),
     (pa.date32(), date(2024, 7, 1), pa.timestamp("us", "Europe/Berlin"), datetime(2024, 7, 1, tzinfo=BERLIN)),
@@ -84,6 +85,9 @@ def test_value_becomes_equal_value_and_null_stays_null(offered: Any, value: Any,
     (pa.float64(), 0.1, pa.float32()),
     (pa.float64(), 1e300, pa.float32()),
     (pa.decimal128(5, 2), Decimal("1.25"), pa.decimal128(5, 1)),
+    (pa.decimal128(19, 3), Decimal("2419780823570748.315"), pa.decimal128(38, 38)),
+    (pa.string(), "95962291402021331334", pa.decimal128(38, 22)),
+    (pa.string(), "3.7188221081518712081659993902739149789177", pa.decimal128(4, 1)),
     (pa.timestamp("us"), datetime(2024, 1, 1, microsecond=1), pa.timestamp("ms")),
     (pa.timestamp("us"), datetime(9999, 1, 1), pa.timestamp("ns")),
     (pa.date32(), date(9999, 1, 1), pa.timestamp("ns")),
@@ -205,3 +209,13 @@ def test_written_and_appended_text_convert_alike(text: str, to: pa.DataType) -> 
     assert attempt(lambda loader: loader.writer.set_row(text)) == attempt(
         lambda loader: loader.append(pa.table({"c": [text]}))
     )
+
+
+def test_written_decimal_with_more_digits_than_any_type_is_refused() -> None:
+    schema = TupleSchema([pa.field("c", pa.decimal128(4, 1))])
+    loader = ResultSetLoader(schema=schema, projection=_ProjectAs(pa.string()), limits=BatchLimits())
+    loader.start_batch()
+    with pytest.raises(ValueConversionError, match=r"3\.71"):
+        loader.writer.set_row(Decimal("3.7188221081518712081659993902739149789177"))
+    loader.writer.set_row(Decimal("3.7"))
+    assert loader.harvest().column(0).to_pylist() == ["3.7"]

@@ -14,6 +14,7 @@ from engine.scan_source import ScanSource
 from engine.schema import TupleSchema
 
 INSTANT = pa.timestamp("us", "UTC")
+BERLIN = pa.timestamp("us", "Europe/Berlin")
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,31 @@ def test_type_fits_all_values(values, type_, results):  # 2, 3
         assert (field.name, field.type) == ("k", type_)
     texts = [partition_pairs(names)[0][1] for names in directories]
     assert [convert_value(text, type_).as_py() for text in texts] == results
+
+
+@pytest.mark.parametrize(
+    ("text", "type_", "result"),
+    [
+        ("2026-01-02T03:04:05Z", BERLIN, datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)),
+        ("2026-01-02 03:04:05-05:00", BERLIN, datetime.datetime(2026, 1, 2, 8, 4, 5, tzinfo=datetime.UTC)),
+        ("2026-01-02 03:04:05-05:00", pa.timestamp("us"), datetime.datetime(2026, 1, 2, 3, 4, 5)),
+        ("5.10", pa.decimal128(38, 37), Decimal("5.1")),
+        ("0e90", pa.decimal128(1, 0), Decimal(0)),
+        ("1e38", pa.decimal128(38, 0), None),
+        ("95962291402021331334", pa.decimal128(38, 22), None),
+        ("3.7188221081518712081659993902739149789177", pa.decimal128(4, 1), None),
+        ("1e999999999", pa.int64(), None),
+        ("1e999999999", pa.decimal128(38, 0), None),
+        ("1e-999999999", pa.decimal128(38, 0), None),
+        ("1", pa.bool_(), None),
+    ],
+)
+def test_value_of_a_declared_type_is_exact_or_refused(text, type_, result):
+    if result is None:
+        with pytest.raises(ValueError):
+            convert_value(text, type_)
+    else:
+        assert convert_value(text, type_).as_py() == result
 
 
 def test_names_are_unescaped_and_other_directories_ignored():  # 3

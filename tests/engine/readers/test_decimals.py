@@ -1,0 +1,52 @@
+"""Columns of declared decimals: a number is exact, or refused. Arrow itself returns other numbers for some texts."""
+
+from decimal import Context, Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from engine.errors import ValueConversionError
+
+EXACT = Context(prec=1000)
+digits = st.text("0123456789", min_size=1, max_size=80)
+integers = st.just("0") | st.builds("{}{}".format, st.sampled_from("123456789"), digits)
+fractions = st.just("") | st.builds(".{}".format, digits)
+exponents = st.just("") | st.builds("{}{}".format, st.sampled_from("eE"), st.integers(-20, 20))
+numbers = st.builds("{}{}{}{}".format, st.sampled_from(["", "-"]), integers, fractions, exponents)
+types = st.integers(1, 38).flatmap(
+    lambda precision: st.builds(pa.decimal128, st.just(precision), st.integers(0, precision))
+)
+
+
+def fits(number, type_):
+    is_exact = number.quantize(Decimal(1).scaleb(-type_.scale), context=EXACT) == number
+    return is_exact and number.adjusted() < type_.precision - type_.scale
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("a.json", '{{"a": {}}}\n'),
+        ("a.json", '{{"a": "{}"}}\n'),
+        ("a.csv", "a\n{}\n"),
+        ("a.csv", 'a,b\n"{}",x\n'),
+    ],
+)
+@given(number=numbers, type_=types)
+@example("95962291402021331334", pa.decimal128(38, 22))
+@example("1.5e20", pa.decimal128(38, 37))
+@example("3.7188221081518712081659993902739149789177", pa.decimal128(4, 1))
+@example("384385.945391292992301932576731784e-12", pa.decimal128(5, 0))
+@example("1234", pa.decimal128(5, 2))
+@example("123456789012345678901234567890.12345678", pa.decimal128(38, 8))
+def test_number_is_exact_or_refused(memory_file, path, content, number, type_):
+    options = {"header": True} if path == "a.csv" else {}
+    file = memory_file(path, content.format(number), **options)
+    value = Decimal(number)
+    if value and fits(value, type_):
+        assert [row["a"] for row in file.rows(provided={"a": type_})] == [value]
+    elif value:
+        with pytest.raises(ValueConversionError, match="a"):
+            file.rows(provided={"a": type_})

@@ -22,14 +22,18 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 
+from engine.arrow_types import text_array
 from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, ByteArray
 from engine.readers.delimited.options import Dialect
 from engine.result_set.conversion.casts import check_floats
-from engine.result_set.conversion.decimals import check_decimals, may_overflow
+from engine.result_set.conversion.decimals import cast_decimals
 
 _NULLS = [""]
+_EMPTY = text_array("")[0]
+_NULL = pa.nulls(1, pa.string())[0]
 _LINE_END = (LINE_FEED, CARRIAGE_RETURN)
 
 
@@ -117,9 +121,9 @@ def _are_convertible(values: Sequence[str | None], type_: pa.DataType) -> bool:
 
 
 def _read(data: bytes | ByteArray, plan: ColumnPlan, has_quotes: bool) -> pa.Table:
-    rows = pa.py_buffer(data)
+    as_text = {field.name: pa.string() if pa.types.is_decimal(field.type) else field.type for field in plan.wanted}
     table = csv.read_csv(
-        pa.BufferReader(rows),
+        pa.BufferReader(pa.py_buffer(data)),
         csv.ReadOptions(column_names=list(plan.names), block_size=len(data) + 1, use_threads=False),
         csv.ParseOptions(
             delimiter=plan.dialect.delimiter,
@@ -128,23 +132,31 @@ def _read(data: bytes | ByteArray, plan: ColumnPlan, has_quotes: bool) -> pa.Tab
             ignore_empty_lines=True,
         ),
         csv.ConvertOptions(
-            column_types={field.name: field.type for field in plan.wanted},
+            column_types=as_text,
             include_columns=plan.wanted.names,
             null_values=_NULLS,
             strings_can_be_null=plan.is_empty_null,
             check_utf8=False,
         ),
     )
-    for field, column in zip(table.schema, table.columns, strict=True):
-        text = partial(_text_column, data, plan, field.name, has_quotes)
+    for index, field in enumerate(plan.wanted):
         try:
             if pa.types.is_floating(field.type):
-                check_floats(column.combine_chunks(), text)
-            elif pa.types.is_decimal(field.type) and may_overflow(rows, field.type):
-                check_decimals(column.combine_chunks(), text())
+                column = table.column(index).combine_chunks()
+                check_floats(column, partial(_text_column, data, plan, field.name, has_quotes))
+            elif pa.types.is_decimal(field.type):
+                table = table.set_column(index, field, _to_decimals(table.column(index).combine_chunks(), field.type))
         except ValueError as error:
             raise pa.ArrowInvalid(str(error)) from None
     return table
+
+
+def _to_decimals(texts: pa.Array, type_: pa.DataType) -> pa.Array:
+    numbers = pc.if_else(pc.equal(texts, _EMPTY), _NULL, texts)
+    try:
+        return cast_decimals(numbers, type_)
+    except ValueError:  # there may be spaces
+        return cast_decimals(pc.utf8_trim(numbers, " \t"), type_)
 
 
 def _text_column(data: bytes | ByteArray, plan: ColumnPlan, name: str, has_quotes: bool) -> pa.Array:

@@ -7,6 +7,7 @@ decimal overflows as well.
 
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -16,7 +17,7 @@ from engine.schema import MAX_DECIMAL_DIGITS
 _WIDE_DIGITS = 76
 """The maximum precision of Arrow's 256-bit decimals, which is enough for a 128-bit decimal at any scale."""
 
-_UNUSUAL = rf"[0-9.]{{{MAX_DECIMAL_DIGITS + 1},}}|[0-9.][eE][-+]?[0-9]"
+_NINE = ord("9")
 
 
 def cast_decimals(array: pa.Array, to: pa.DataType) -> pa.Array:
@@ -30,29 +31,22 @@ def cast_decimals(array: pa.Array, to: pa.DataType) -> pa.Array:
         is_safe = to.scale <= array.type.scale or array.type.precision - array.type.scale <= digits
         return array.cast(to) if is_safe else array.cast(pa.decimal256(_WIDE_DIGITS, to.scale)).cast(to)
     result = array.cast(to)
-    check_decimals(result, array)
+    result.validate(full=True)
+    if _may_overflow(array, to):
+        _check(result, array)
     return result
 
 
-def check_decimals(result: pa.Array, texts: pa.Array) -> None:
-    """Check that the numbers that Arrow has parsed are those of the texts.
+def _may_overflow(texts: pa.Array, to: pa.DataType) -> bool:
+    """Return whether there are numbers with many digits or exponents. It takes much less time than the cast."""
+    longest = pc.max(pc.binary_length(texts)).as_py() or 0
+    characters = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
+    return bool(longest + to.scale > MAX_DECIMAL_DIGITS or (characters > _NINE).any())
 
-    Raises:
-        ValueError: If a number is another one, because it does not fit into the type.
-    """
-    result.validate(full=True)
-    for index in pc.indices_nonzero(pc.match_substring_regex(texts, _pattern(result.type))).to_pylist():
+
+def _check(result: pa.Array, texts: pa.Array) -> None:
+    before = result.type.precision - result.type.scale
+    pattern = rf"^[^0-9.]*0*[1-9][0-9]{{{before},}}|[0-9.]{{{MAX_DECIMAL_DIGITS + 1},}}|[eE]"
+    for index in pc.indices_nonzero(pc.match_substring_regex(texts, pattern)).to_pylist():
         if Decimal(texts[index].as_py()) != result[index].as_py():
             raise ValueError(f"{texts[index]} has too many digits")
-
-
-def may_overflow(data: pa.Buffer, type_: pa.DataType) -> bool:
-    """Return whether data, such as the rows of a file, may contain a number that Arrow parses to another decimal."""
-    ends = pa.py_buffer(memoryview(bytearray(4) + len(data).to_bytes(4, "little")))
-    whole = pa.Array.from_buffers(pa.binary(), 1, [None, ends, data])
-    return bool(pc.match_substring_regex(whole, _pattern(type_))[0].as_py())
-
-
-def _pattern(type_: pa.DataType) -> str:
-    """Return a pattern of all numbers that may overflow, and of some that do not."""
-    return rf"[1-9][0-9]{{{type_.precision - type_.scale},}}|{_UNUSUAL}"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 ByteArray = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -55,6 +56,13 @@ def find_last(data: ByteArray, byte: int) -> int:
             return start + found
         end = start
     return -1
+
+
+def matches(data: ByteArray, pattern: str) -> bool:
+    """Return whether a part of the bytes matches a regular expression, which Arrow searches faster than Python."""
+    offsets = np.array([0, len(data)], np.int32)
+    whole = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return bool(pc.match_substring_regex(whole, pattern)[0].as_py())
 
 
 def contains(data: ByteArray, byte: int) -> bool:

@@ -1,17 +1,17 @@
 """Detection of numbers that pyarrow may have changed: rounded to floats or doubles, or too large for a decimal."""
 
-import re
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.arrow_types import inner_fields
-from engine.readers.byte_arrays import ByteArray
+from engine.readers.byte_arrays import ByteArray, matches
+from engine.schema import MAX_DECIMAL_DIGITS
 
 _EXACT_UP_TO = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
-_LONG_INTEGER = re.compile(rb"[:\[,]\s*-?\d{16,}\s*[,}\]]")
-_UNUSUAL_NUMBER = rb"[:\[,]\s*-?(?:[1-9]\d{%d,}|[\d.]{39,}|\d+(?:\.\d+)?[eE])"
+_LONG_INTEGER = r"[:\[,]\s*-?\d{16,}\s*[,}\]]"
+_UNUSUAL_NUMBER = r"[:\[,]\s*-?(?:[1-9]\d{%d,}|\d+(?:\.\d+)?[eE])"
 
 
 def may_have_rounded(table: pa.Table, data: ByteArray) -> bool:
@@ -21,8 +21,8 @@ def may_have_rounded(table: pa.Table, data: ByteArray) -> bool:
 
     - A column of doubles or floats contains an integer without an exact representation.
     - A column of floats contains a number that is too large for a float.
-    - A column of decimals contains a number with too many digits, as described in
-      `engine.result_set.conversion.decimals`.
+    - A column of decimals contains a number with too many digits before the point. pyarrow counts only the digits that
+      the data has, and not those that it appends after the point.
 
     Args:
         table: The table that pyarrow parsed from the data.
@@ -30,13 +30,16 @@ def may_have_rounded(table: pa.Table, data: ByteArray) -> bool:
     """
     if any(_has_large_number(column, pa.float32()) for column in table.columns):
         return True
-    decimals = [each for column in table.schema for each in _decimals(column.type)]
-    if decimals:
-        digits = min(each.precision - each.scale for each in decimals)
-        if re.search(_UNUSUAL_NUMBER % digits, data.data) is not None:
+    scales = [type_.scale for column in table.schema for type_ in _decimals(column.type)]
+    if scales:
+        if matches(data, _UNUSUAL_NUMBER % (MAX_DECIMAL_DIGITS - max(scales))):
+            return True
+        try:
+            table.validate(full=True)
+        except pa.ArrowInvalid:
             return True
     has_large_double = any(_has_large_number(column, pa.float64()) for column in table.columns)
-    return has_large_double and _LONG_INTEGER.search(data.data) is not None
+    return has_large_double and matches(data, _LONG_INTEGER)
 
 
 def _has_large_number(column: pa.ChunkedArray, floating: pa.DataType) -> bool:

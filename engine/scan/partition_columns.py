@@ -142,7 +142,11 @@ def _to_timestamp(time: datetime, type_: pa.DataType) -> pa.Scalar:
     if type_.tz is None:
         return local.cast(type_)
     if time.tzinfo is not None:
-        return _to_timestamp(time.astimezone(UTC).replace(tzinfo=None), _INSTANT).cast(type_)
+        try:
+            instant = time.astimezone(UTC).replace(tzinfo=None)
+        except OverflowError as error:  # the year 0 or 10000
+            raise ValueError(str(time)) from error
+        return _to_timestamp(instant, _INSTANT).cast(type_)
     return pc.assume_timezone(local, type_.tz, ambiguous="earliest", nonexistent="earliest").cast(type_)
 
 

@@ -11,8 +11,8 @@ Guarantees:
    - Numbers and dates may be surrounded by spaces. An integer may be hexadecimal, such as ``0x1F``.
    - Dates and timestamps have the ISO 8601 format.
 
-   Two rules are stricter than in pyarrow. A decimal must not have more digits than its type. An integer in a column of
-   floats or doubles must have an exact representation.
+   Three rules are stricter than in pyarrow. A decimal must not have more digits than its type, and its exponent has at
+   most one sign. An integer in a column of floats or doubles must have an exact representation.
 4. Values of types for which ``is_direct`` is false remain text. The loader converts these values.
 """
 
@@ -155,7 +155,7 @@ def _to_decimals(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     numbers = pc.if_else(pc.equal(texts, _EMPTY), _NULL, texts)
     try:
         return cast_decimals(numbers, type_)
-    except ValueError:  # there may be spaces
+    except ValueError:  # there may be spaces or tabs around a number
         return cast_decimals(pc.utf8_trim(numbers, " \t"), type_)
 
 

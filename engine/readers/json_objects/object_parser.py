@@ -31,7 +31,7 @@ from engine.readers.json_objects.arrow_safety import safe_lines
 from engine.readers.json_objects.line_parser import LineParser
 from engine.readers.json_objects.options import JsonOptions, TypeConflictPolicy
 from engine.readers.json_objects.positions import RowPositions
-from engine.readers.json_objects.rounding import may_have_rounded
+from engine.readers.json_objects.rounding import has_unsafe_decimals, may_have_rounded
 from engine.readers.json_objects.type_inference import TypeInference
 from engine.readers.json_objects.types import (
     TEXT,
@@ -304,11 +304,13 @@ def _has_too_many_cells(rows: int, plan: _ParsePlan) -> bool:
 
 
 def _parse_with_arrow(data: ByteArray, schema: pa.Schema | None, unexpected: str) -> pa.Table | None:
-    """Parse lines with pyarrow. Return None if pyarrow rejects them.
+    """Parse lines with pyarrow. Return None if pyarrow rejects them, or cannot parse them exactly.
 
     For a column of arrays that contain only nulls, pyarrow returns arrays without a part of their elements. Therefore
     the result is validated.
     """
+    if schema is not None and has_unsafe_decimals(schema, data):
+        return None
     options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected)
     reading = json.ReadOptions(block_size=len(data) + 1, use_threads=False)
     try:

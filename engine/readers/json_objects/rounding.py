@@ -1,4 +1,4 @@
-"""Detection of numbers that pyarrow may have changed: rounded to floats or doubles, or too large for a decimal."""
+"""Detection of numbers that pyarrow may change: rounded to floats or doubles, or too large for a decimal."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,24 @@ from engine.schema import MAX_DECIMAL_DIGITS
 
 _EXACT_UP_TO = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
 _LONG_INTEGER = r"[:\[,]\s*-?\d{16,}\s*[,}\]]"
-_UNUSUAL_NUMBER = r"[:\[,]\s*-?(?:[1-9]\d{%d,}|\d+(?:\.\d+)?[eE])"
+_UNSAFE_NUMBER = (
+    r'[:\[,]\s*"?[-+]?(?:0*[1-9][0-9]{%d,}|[0-9]*\.[0-9]{23,}|[0-9.]+[eE](?:\+?[0-9]+'
+    r'|-0*(?:1[6-9]|[2-9][0-9]|[0-9]{3,})|[-+]{2,}[0-9]+)"?\s*[,}\]])|"[-+0-9.eE]*\\u00'
+)
+
+
+def has_unsafe_decimals(schema: pa.Schema, data: ByteArray) -> bool:
+    """Return whether pyarrow must not parse the data, because a number may overflow in a column of decimals.
+
+    pyarrow counts only the digits that a number or a text has, and not those that it appends after the point. A huge
+    exponent can end the process. The result is also true if another column has such a number.
+
+    Args:
+        schema: The columns that pyarrow would parse.
+        data: The lines.
+    """
+    scales = [type_.scale for field in schema for type_ in _decimals(field.type)]
+    return bool(scales) and matches(data, _UNSAFE_NUMBER % (MAX_DECIMAL_DIGITS - max(scales)))
 
 
 def may_have_rounded(table: pa.Table, data: ByteArray) -> bool:
@@ -21,8 +38,7 @@ def may_have_rounded(table: pa.Table, data: ByteArray) -> bool:
 
     - A column of doubles or floats contains an integer without an exact representation.
     - A column of floats contains a number that is too large for a float.
-    - A column of decimals contains a number with too many digits before the point. pyarrow counts only the digits that
-      the data has, and not those that it appends after the point.
+    - A column of decimals contains a number with more digits than its type.
 
     Args:
         table: The table that pyarrow parsed from the data.
@@ -30,10 +46,7 @@ def may_have_rounded(table: pa.Table, data: ByteArray) -> bool:
     """
     if any(_has_large_number(column, pa.float32()) for column in table.columns):
         return True
-    scales = [type_.scale for column in table.schema for type_ in _decimals(column.type)]
-    if scales:
-        if matches(data, _UNUSUAL_NUMBER % (MAX_DECIMAL_DIGITS - max(scales))):
-            return True
+    if any(True for column in table.schema for _ in _decimals(column.type)):
         try:
             table.validate(full=True)
         except pa.ArrowInvalid:
@@ -61,7 +74,7 @@ def _has_large_number(column: pa.ChunkedArray, floating: pa.DataType) -> bool:
 
 
 def _decimals(type_: pa.DataType) -> Iterator[pa.Decimal128Type]:
-    """Return the decimals in a type."""
+    """Yield the decimals in a type."""
     if pa.types.is_decimal128(type_):
         yield type_
     for field in inner_fields(type_):

@@ -18,6 +18,7 @@ from engine.errors import ValueConversionError
 from engine.readers.json_objects.positions import RowPositions
 from engine.readers.json_objects.types import DOUBLE, FLOAT, TEXT, join_names
 from engine.readers.json_objects.values import Number, Row, text_of
+from engine.result_set.conversion.decimals import exact_decimal
 
 
 class ValueConverter:
@@ -90,13 +91,9 @@ class ValueConverter:
 
     def _decimal(self, value: str, type_: pa.Decimal128Type, path: str) -> Decimal:
         try:
-            number = Decimal(value)
-            is_same = pa.scalar(number, type_).as_py() == number  # a number with many digits becomes another one
-        except (ArithmeticError, pa.ArrowException, ValueError):
-            is_same = False
-        if not is_same:
-            raise self._error(path, str(value), type_)
-        return number
+            return exact_decimal(value.strip(), type_)
+        except ValueError:
+            raise self._error(path, str(value), type_) from None
 
     def _error(self, path: str, value: str, wanted: object) -> ValueConversionError:
         return ValueConversionError(path, value, wanted, self._positions.at(self._number))

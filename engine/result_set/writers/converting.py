@@ -3,6 +3,7 @@
 The writer converts each value.
 """
 
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow.types as pt
 
 from engine.errors import ValueConversionError
 from engine.result_set.conversion.convert import convert_values
+from engine.result_set.conversion.decimals import exact_decimal
 from engine.result_set.conversion.errors import RefusedError
 from engine.result_set.writers.column import ColumnContext, ColumnWriter, VectorWriter
 
@@ -48,11 +50,8 @@ class ConvertingWriter(ColumnWriter):
     def _to_offered(self, value: Any) -> pa.Array:
         """Convert a Python value to the offered type, or raise an error."""
         try:
-            offered = pa.array([value], self.field.type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
+            if pt.is_decimal(self.field.type) and isinstance(value, Decimal):
+                value = exact_decimal(str(value), self.field.type)
+            return pa.array([value], self.field.type)
+        except (ValueError, pa.ArrowTypeError, OverflowError):
             self._refuse(value)
-        if (
-            pt.is_decimal(offered.type) and offered[0].as_py() != value
-        ):  # a decimal with many digits becomes another one
-            self._refuse(value)
-        return offered

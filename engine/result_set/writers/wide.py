@@ -80,8 +80,9 @@ class DecimalWriter(WideWriter):
     def _to_bytes(self, value: Any) -> bytes:
         if not isinstance(value, Decimal | int) or isinstance(value, bool):
             self._refuse(value)
-        sign, digits, exponent = Decimal(value).as_tuple()
-        if not isinstance(exponent, int):
+        number = Decimal(value)
+        sign, digits, exponent = number.as_tuple()
+        if not isinstance(exponent, int) or (number and abs(number.adjusted()) > self.field.type.precision):
             self._refuse(value)
         return self._scale(sign, int("".join(map(str, digits)) or "0"), exponent, value)
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.errors import ValueConversionError
+from engine.errors import SchemaConflictError, ValueConversionError
+from engine.result_set.conversion.decimals import cast_decimals
 
 EXACT = Context(prec=1000)
 digits = st.text("0123456789", min_size=1, max_size=80)
@@ -50,3 +51,39 @@ def test_number_is_exact_or_refused(memory_file, path, content, number, type_):
     elif value:
         with pytest.raises(ValueConversionError, match="a"):
             file.rows(provided={"a": type_})
+
+
+@pytest.mark.parametrize(
+    "number", ["1e-999999999", "1e999999999", "1e-40", '"1e-999999999"', '"1e+-999999999"', '"1_0"']
+)
+@pytest.mark.parametrize("before", [0, 2000])
+def test_json_with_a_huge_exponent_is_refused(memory_file, number, before):
+    file = memory_file("a.json", '{"a": 1.5}\n' * before + f'{{"a": {number}}}\n')
+    with pytest.raises((ValueConversionError, SchemaConflictError), match=f"line {before + 1}[:,]"):
+        file.rows(provided={"a": pa.decimal128(38, 2)})
+
+
+@pytest.mark.parametrize(
+    "text", ["95962291402021331334", "+0095962291402021331334", "1.5e20", "95\\u003962291402021331334"]
+)
+def test_json_text_of_too_many_digits_among_numbers_is_refused(memory_file, text):
+    file = memory_file("a.json", '{"a": 1.5}\n' * 2000 + f'{{"a": "{text}"}}\n')
+    with pytest.raises(SchemaConflictError, match="line 2001: column 'a' is string here"):
+        file.rows(provided={"a": pa.decimal128(38, 22)})
+
+
+@given(
+    st.lists(st.none() | st.integers(-(10**38) + 1, 10**38 - 1), max_size=20),
+    types,
+    st.integers(0, 38),
+    st.integers(0, 3),
+)
+def test_decimals_of_another_scale_are_exact_or_refused(numbers, to, scale, start):
+    values = [None if number is None else Decimal(number).scaleb(-scale, EXACT) for number in numbers]
+    for offered in (pa.array(values, pa.decimal128(38, scale)), pa.array(values, pa.decimal256(76, scale))):
+        array = offered.slice(start)
+        wanted = [value for value in values[start:] if value]
+        try:
+            assert cast_decimals(array, to).to_pylist() == values[start:]
+        except ValueError:
+            assert not all(fits(value, to) for value in wanted)

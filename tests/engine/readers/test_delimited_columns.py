@@ -37,13 +37,35 @@ def test_empty_file_has_no_columns(memory_file):
     assert (len(file.discover()), file.rows()) == (0, [])
 
 
-@pytest.mark.parametrize("text", ["1.5", " 1.5\t", '" 1.5"', "+1.50", "15e-1", "001.500000", ""])
+@pytest.mark.parametrize(
+    "text", ["1.5", " 1.5\t", '" 1.5"', "+1.50", "15e-1", "001.500000", "0" * 80 + "1.5" + "0" * 80, ""]
+)
 def test_text_of_a_decimal_may_have_spaces_and_exponents(memory_file, text):
     rows = memory_file("a.csv", f"x,y\n{text},\n", header=True).rows(provided={"x": pa.decimal128(5, 2)})
     assert rows == [{"x": Decimal("1.5") if text else None, "y": ""}]
 
 
-@pytest.mark.parametrize("text", [" ", '" "', "1.5x", "1,5", "0x1F", "1 5", "1.234", "Infinity", "NaN"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        " ",
+        '" "',
+        "1.5x",
+        "1,5",
+        "1e-999999999",
+        "0e+-1",
+        "1_0e1",
+        "\uff11e1",
+        ".e1",
+        "1e40",
+        "1" * 80,
+        "0x1F",
+        "1 5",
+        "1.234",
+        "Infinity",
+        "NaN",
+    ],
+)
 def test_text_that_is_no_decimal_is_refused(memory_file, text):
     with pytest.raises(ValueConversionError, match="line 3: column 'x'"):
         memory_file("a.csv", f"x;y\n1;\n{text};\n", header=True, delimiter=";").rows(

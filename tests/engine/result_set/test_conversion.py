@@ -211,11 +211,22 @@ def test_written_and_appended_text_convert_alike(text: str, to: pa.DataType) -> 
     )
 
 
-def test_written_decimal_with_more_digits_than_any_type_is_refused() -> None:
+@pytest.mark.parametrize("number", ["1e-999999999", "1e999999999", "123.4", "-1e-2", "NaN"])
+def test_written_decimal_of_the_same_type_is_exact_or_refused(number: str) -> None:
+    loader = ResultSetLoader(schema=TupleSchema([pa.field("c", pa.decimal128(3, 1))]), limits=BatchLimits())
+    loader.start_batch()
+    with pytest.raises(ValueConversionError, match="'c'"):
+        loader.writer.set_row(Decimal(number))
+    loader.writer.set_row(Decimal("1.200e1"))
+    assert loader.harvest().column(0).to_pylist() == [Decimal("12.0")]
+
+
+@pytest.mark.parametrize("number", ["3.7188221081518712081659993902739149789177", "1e-999999999", "1e999999999", "NaN"])
+def test_written_decimal_that_does_not_fit_is_refused(number: str) -> None:
     schema = TupleSchema([pa.field("c", pa.decimal128(4, 1))])
     loader = ResultSetLoader(schema=schema, projection=_ProjectAs(pa.string()), limits=BatchLimits())
     loader.start_batch()
-    with pytest.raises(ValueConversionError, match=r"3\.71"):
-        loader.writer.set_row(Decimal("3.7188221081518712081659993902739149789177"))
+    with pytest.raises(ValueConversionError, match="'c'"):
+        loader.writer.set_row(Decimal(number))
     loader.writer.set_row(Decimal("3.7"))
     assert loader.harvest().column(0).to_pylist() == ["3.7"]

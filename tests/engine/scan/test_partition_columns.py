@@ -78,6 +78,8 @@ def test_type_fits_all_values(values, type_, results):  # 2, 3
         ("1e999999999", pa.decimal128(38, 0), None),
         ("1e-999999999", pa.decimal128(38, 0), None),
         ("1", pa.bool_(), None),
+        ("0001-01-01T00:00:00+05:00", BERLIN, None),
+        ("9999-12-31T23:59:59-05:00", BERLIN, None),
     ],
 )
 def test_value_of_a_declared_type_is_exact_or_refused(text, type_, result):

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import reduce
 from pathlib import PurePosixPath
 from urllib.parse import unquote
@@ -30,7 +30,7 @@ import pyarrow.types as pt
 
 from engine.arrow_types import text_array
 from engine.errors import PartitionError
-from engine.result_set.conversion.decimals import cast_decimals
+from engine.result_set.conversion.decimals import exact_decimal
 from engine.scan_source import IMPLICIT_NAME
 from engine.schema import MAX_DECIMAL_DIGITS, fold_case
 
@@ -41,6 +41,7 @@ _DOUBLE = re.compile(r"\s*([+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _TIMESTAMP = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d)?", re.ASCII)
 _INSTANT = pa.timestamp("us", "UTC")
+_WHOLE = pa.decimal128(MAX_DECIMAL_DIGITS, 0)
 _DIGITS = {pa.int32(): 10, pa.int64(): 20}
 
 
@@ -151,17 +152,11 @@ def _to_timestamp(time: datetime, type_: pa.DataType) -> pa.Scalar:
 
 
 def _to_number(text: str, type_: pa.DataType) -> pa.Scalar:
-    try:
-        number = Decimal(text) or Decimal()
-    except InvalidOperation as error:
-        raise ValueError(text) from error
-    if not number.is_finite() or abs(number.adjusted()) > MAX_DECIMAL_DIGITS:  # may have billions of digits
-        raise ValueError(text)
     if pt.is_decimal(type_):
-        return cast_decimals(text_array(f"{number:f}"), type_)[0]
-    if not pt.is_integer(type_) or number != int(number):
+        return text_array(f"{exact_decimal(text.strip(), type_):f}").cast(type_)[0]
+    if not pt.is_integer(type_):
         raise ValueError(text)
-    return text_array(str(int(number))).cast(type_)[0]
+    return text_array(str(int(exact_decimal(text.strip(), _WHOLE)))).cast(type_)[0]
 
 
 def _to_float(text: str) -> float:

@@ -34,6 +34,7 @@ from engine.result_set.conversion.decimals import cast_decimals
 _NULLS = [""]
 _EMPTY = text_array("")[0]
 _NULL = pa.nulls(1, pa.string())[0]
+_SPACE = ord(" ")
 _LINE_END = (LINE_FEED, CARRIAGE_RETURN)
 
 
@@ -153,10 +154,9 @@ def _read(data: bytes | ByteArray, plan: ColumnPlan, has_quotes: bool) -> pa.Tab
 
 def _to_decimals(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     numbers = pc.if_else(pc.equal(texts, _EMPTY), _NULL, texts)
-    try:
-        return cast_decimals(numbers, type_)
-    except ValueError:  # there may be spaces or tabs around a number
-        return cast_decimals(pc.utf8_trim(numbers, " \t"), type_)
+    characters = np.frombuffer(numbers.buffers()[2] or b"", np.uint8)
+    has_spaces = (characters <= _SPACE).any()
+    return cast_decimals(pc.utf8_trim(numbers, " \t") if has_spaces else numbers, type_)
 
 
 def _text_column(data: bytes | ByteArray, plan: ColumnPlan, name: str, has_quotes: bool) -> pa.Array:

@@ -11,24 +11,38 @@ from engine.schema import MAX_DECIMAL_DIGITS
 
 _EXACT_UP_TO = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
 _LONG_INTEGER = r"[:\[,]\s*-?\d{16,}\s*[,}\]]"
-_UNSAFE_NUMBER = (
-    r'[:\[,]\s*"?[-+]?(?:0*[1-9][0-9]{%d,}|[0-9]*\.[0-9]{23,}|[0-9.]+[eE](?:\+?[0-9]+'
-    r'|-0*(?:1[6-9]|[2-9][0-9]|[0-9]{3,})|[-+]{2,}[0-9]+)"?\s*[,}\]])|"[-+0-9.eE]*\\u00'
+_START = r'[:\[,]\s*"?[-+]?'
+_END = r'"?\s*[,}\]]'
+_SMALL = (
+    rf"{_START}(?:[0-9]*\.[0-9]{{39,}}|[0-9]*\.[0-9]{{23,}}[eE]"
+    rf"|[0-9.]+[eE]-0*(?:1[6-9]|[2-9][0-9]|[0-9]{{3,}}){_END})"
 )
+_HIDDEN = r'"[-+]?[0-9.]*[eE](?:[-+]*0[xX]|[-+]{2})|"[-+0-9.a-fA-FxX]*\\u00(?:2[bdeBDE]|3[0-9]|[46][1-6]|[57]8)'
+_LARGE = rf"{_START}(?:0*[1-9][0-9]{{%d,}}|[0-9.]+[eE]\+?[0-9]+{_END})"
 
 
 def has_unsafe_decimals(schema: pa.Schema, data: ByteArray) -> bool:
-    """Return whether pyarrow must not parse the data, because a number may overflow in a column of decimals.
+    """Return whether pyarrow must not parse the data, because it may change a number in a column of decimals.
 
-    pyarrow counts only the digits that a number or a text has, and not those that it appends after the point. A huge
-    exponent can end the process. The result is also true if another column has such a number.
+    The result may be a false positive, because the data is searched without regard to columns. It is always true if a
+    column of decimals contains one of these numbers or texts:
+
+    - A number with a small exponent or many digits after the point. pyarrow has no check of the scale, and may end the
+      process.
+    - A text with an exponent that only pyarrow accepts, such as ``1e0x2``, or with an escaped digit.
+    - A large number. pyarrow checks the precision before it appends digits after the point, so a number can overflow if
+      the precision and the scale of the column are more than 38 together.
 
     Args:
         schema: The columns that pyarrow would parse.
         data: The lines.
     """
-    scales = [type_.scale for field in schema for type_ in _decimals(field.type)]
-    return bool(scales) and matches(data, _UNSAFE_NUMBER % (MAX_DECIMAL_DIGITS - max(scales)))
+    decimals = [type_ for field in schema for type_ in _decimals(field.type)]
+    if not decimals:
+        return False
+    scales = [type_.scale for type_ in decimals if type_.precision + type_.scale > MAX_DECIMAL_DIGITS]
+    large = [_LARGE % (MAX_DECIMAL_DIGITS - max(scales))] if scales else []
+    return matches(data, "|".join((_SMALL, _HIDDEN, *large)))
 
 
 def may_have_rounded(table: pa.Table, data: ByteArray) -> bool:

@@ -11,6 +11,7 @@ Therefore numbers with exponents become plain numbers, and long numbers are cast
 
 import re
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,6 @@ _WIDE_DIGITS = 76
 """The maximum precision of decimals of 256 bits."""
 
 _NINE = ord("9")
-_EXACT = Context(prec=MAX_DECIMAL_DIGITS, traps=[Inexact, InvalidOperation])
 _NUMBER = re.compile(r"[-+]?(?=\.?[0-9])[0-9]*\.?[0-9]*(?:[eE][-+]?[0-9]+)?", re.ASCII)
 
 
@@ -54,12 +54,17 @@ def exact_decimal(text: str, to: pa.DataType) -> Decimal:
     if _NUMBER.fullmatch(text) is None:
         raise ValueError(f"{text} is not a number")
     try:
-        number = Decimal(text).quantize(Decimal((0, (1,), -to.scale)), context=_EXACT)
+        number = Decimal(text).quantize(Decimal((0, (1,), -to.scale)), context=_exact_context(to.precision))
     except ArithmeticError as error:
         raise ValueError(f"{text} has too many digits") from error
     if number and number.adjusted() >= _digits_before(to):
         raise ValueError(f"{text} has too many digits")
     return number
+
+
+@cache
+def _exact_context(digits: int) -> Context:
+    return Context(prec=digits, traps=[Inexact, InvalidOperation])
 
 
 def _digits_before(type_: pa.DataType) -> int:
@@ -89,7 +94,10 @@ def _plain_text(text: str) -> str:
     """Return a number without an exponent and without zeros at its ends."""
     if _NUMBER.fullmatch(text) is None:
         raise ValueError(f"{text} is not a number")
-    number = Decimal(text) or Decimal()
+    try:
+        number = Decimal(text) or Decimal()
+    except ArithmeticError as error:  # the exponent is too long
+        raise ValueError(f"{text} has too many digits") from error
     if abs(number.adjusted()) <= MAX_DECIMAL_DIGITS:
         plain = f"{number:f}"
         before, _, after = plain.rstrip("0").partition(".") if "." in plain else (plain, "", "")

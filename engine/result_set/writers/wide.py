@@ -82,7 +82,9 @@ class DecimalWriter(WideWriter):
             self._refuse(value)
         number = Decimal(value)
         sign, digits, exponent = number.as_tuple()
-        if not isinstance(exponent, int) or (number and abs(number.adjusted()) > self.field.type.precision):
+        if not isinstance(exponent, int) or (
+            number and abs(number.adjusted()) > self.field.type.precision + abs(self.field.type.scale)
+        ):
             self._refuse(value)
         return self._scale(sign, int("".join(map(str, digits)) or "0"), exponent, value)
 

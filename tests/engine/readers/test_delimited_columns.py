@@ -53,6 +53,8 @@ def test_text_of_a_decimal_may_have_spaces_and_exponents(memory_file, text):
         "1.5x",
         "1,5",
         "1e-999999999",
+        "1e-9999999999999999999",
+        "1e0x2",
         "0e+-1",
         "1_0e1",
         "\uff11e1",

@@ -23,6 +23,7 @@ def is_doubtful(types, lines):
     "types",
     [
         {"a": pa.decimal128(10, 2)},
+        {"a": pa.decimal128(20, 18)},
         {"a": pa.decimal128(38, 2), "id": pa.decimal128(38, 0)},
         {"a": pa.list_(pa.decimal128(3, 1)), "id": pa.int64()},
         {"a": pa.float64(), "id": pa.int64()},
@@ -31,6 +32,7 @@ def is_doubtful(types, lines):
 def test_decimals_beside_long_integers_are_not_doubtful(types):
     value = "[10.5]" if pa.types.is_list(types["a"]) else "10.5"
     others = f'"id": 1234567890123456789, "t": "x1e5 {"9" * 60}", "u": "3e4567a", "v": 1.5e-7, "w": "2026-01-02"'
+    others += r', "x": "\u00e9cole \u0031", "y": 0.1234567890123456789012345'
     assert not is_doubtful(types, f'{{"a": {value}, {others}}}\n' * 2)
 
 
@@ -45,6 +47,12 @@ def test_decimals_beside_long_integers_are_not_doubtful(types):
         (pa.decimal128(38, 22), '"95\\u003962291402021331334"'),
         (pa.decimal128(38, 2), "1e-999999999"),
         (pa.decimal128(38, 2), '"1e+-999999999"'),
+        (pa.decimal128(10, 2), '"1e0xC4653601"'),
+        (pa.decimal128(10, 2), '"1e+0X3"'),
+        (pa.decimal128(10, 2), '"1e\\u0030x3"'),
+        (pa.decimal128(10, 2), "1e-999999999"),
+        (pa.decimal128(10, 2), f"0.{'0' * 25}1e-15"),
+        (pa.decimal128(38, 22), "[1e18]"[1:-1]),
         (pa.decimal128(38, 0), f"0.{'0' * 45}1"),
         (pa.list_(pa.decimal128(5, 2)), "[1.5, 1234]"),
         (pa.struct({"x": pa.decimal128(38, 22)}), '{"x": 95962291402021331334}'),

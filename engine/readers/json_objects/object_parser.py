@@ -40,6 +40,7 @@ from engine.readers.json_objects.types import (
     name_count,
     needs_python,
     parse_type,
+    promised_number,
     without_timestamps,
 )
 from engine.readers.json_objects.value_converter import ValueConverter
@@ -245,7 +246,7 @@ class ObjectParser:
 
     def _merge(self, found: pa.StructType, context: ErrorContext) -> None:
         """Add names and types to the plan."""
-        columns = [field.with_type(TEXT) if self._is_text(field.name) else field for field in found]
+        columns = [field.with_type(self._found_type(field)) for field in found]
         merger = TypeMerger(self._options.on_type_conflict, context)
         known = merger.merge_objects(self._plan.known, pa.struct(columns))
         if name_count(known) > self._options.max_columns:
@@ -278,6 +279,9 @@ class ObjectParser:
         The values of such a column cannot conflict.
         """
         return bool(self._promised(pa.field(name, LATE)) == TEXT)
+
+    def _found_type(self, field: pa.Field) -> pa.DataType:
+        return TEXT if self._is_text(field.name) else promised_number(field.type, self._promised(field))
 
     def _promised(self, field: pa.Field) -> pa.DataType | None:
         return self._requested.promised_type(field.with_type(LATE))

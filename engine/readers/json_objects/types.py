@@ -113,6 +113,22 @@ def has_floats(type_: pa.DataType) -> bool:
     return bool(pa.types.is_floating(type_)) or any(has_floats(field.type) for field in inner_fields(type_))
 
 
+def promised_number(found: pa.DataType, promised: pa.DataType | None) -> pa.DataType:
+    """Replace numbers and text with doubles where a decimal is promised, because each of them can be any decimal."""
+    if promised is None:
+        return found
+    if found in (*_NUMBERS, TEXT) and pa.types.is_decimal128(promised):
+        return DOUBLE
+    if pa.types.is_list(found) and pa.types.is_list(promised):
+        return pa.list_(promised_number(found.value_type, promised.value_type))
+    if pa.types.is_struct(found) and pa.types.is_map(promised):
+        return pa.struct([one.with_type(promised_number(one.type, promised.item_type)) for one in found])
+    if pa.types.is_struct(found) and pa.types.is_struct(promised):
+        members = ((field, TupleSchema.of(promised).find(field.name)) for field in found)
+        return pa.struct([one.with_type(promised_number(one.type, other and other.type)) for one, other in members])
+    return found
+
+
 def parse_type(found: pa.DataType, promised: pa.DataType | None) -> pa.DataType:
     """Return the type to parse values to.
 

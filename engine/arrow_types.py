@@ -6,7 +6,9 @@ is Arrow's null type.
 
 from array import array
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
@@ -33,6 +35,14 @@ def text_array(text: str) -> pa.StringArray:
     """
     data = text.encode()
     return pa.StringArray.from_buffers(1, pa.py_buffer(array("i", (0, len(data)))), pa.py_buffer(data))
+
+
+EMPTY_TEXT = text_array("")[0]
+
+
+def characters(texts: pa.Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Return the bytes of all texts. A slice of an array may have the bytes of the whole array."""
+    return np.frombuffer(texts.buffers()[2] or b"", np.uint8)
 
 
 def is_bytes(type_: pa.DataType) -> bool:

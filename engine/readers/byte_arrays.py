@@ -59,7 +59,10 @@ def find_last(data: ByteArray, byte: int) -> int:
 
 
 def matches(data: ByteArray, pattern: str) -> bool:
-    """Return whether a part of the bytes matches a regular expression, which Arrow searches faster than Python."""
+    """Return whether a part of the bytes matches a regular expression.
+
+    Arrow searches faster than Python.
+    """
     offsets = np.array([0, len(data)], np.int32)
     whole = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     return bool(pc.match_substring_regex(whole, pattern)[0].as_py())

@@ -30,7 +30,7 @@ import pyarrow.types as pt
 
 from engine.arrow_types import text_array
 from engine.errors import PartitionError
-from engine.result_set.conversion.decimals import exact_decimal
+from engine.result_set.conversion.decimals import cast_decimals
 from engine.scan_source import IMPLICIT_NAME
 from engine.schema import MAX_DECIMAL_DIGITS, fold_case
 
@@ -108,7 +108,10 @@ def convert_value(text: str | None, type_: pa.DataType) -> pa.Scalar:
         return text_array(date.fromisoformat(text).isoformat()).cast(type_)[0]
     if pt.is_floating(type_):
         return text_array(str(_to_float(text))).cast(pa.float64()).cast(type_, safe=False)[0]
-    return _to_number(text, type_)
+    if not (pt.is_integer(type_) or pt.is_decimal(type_)):
+        raise ValueError(text)
+    exact = type_ if pt.is_decimal(type_) else _WHOLE
+    return cast_decimals(text_array(text.strip()), exact).cast(type_)[0]
 
 
 def _common_type(values: Iterable[str]) -> pa.DataType:
@@ -149,14 +152,6 @@ def _to_timestamp(time: datetime, type_: pa.DataType) -> pa.Scalar:
             raise ValueError(str(time)) from error
         return _to_timestamp(instant, _INSTANT).cast(type_)
     return pc.assume_timezone(local, type_.tz, ambiguous="earliest", nonexistent="earliest").cast(type_)
-
-
-def _to_number(text: str, type_: pa.DataType) -> pa.Scalar:
-    if pt.is_decimal(type_):
-        return text_array(f"{exact_decimal(text.strip(), type_):f}").cast(type_)[0]
-    if not pt.is_integer(type_):
-        raise ValueError(text)
-    return text_array(str(int(exact_decimal(text.strip(), _WHOLE)))).cast(type_)[0]
 
 
 def _to_float(text: str) -> float:

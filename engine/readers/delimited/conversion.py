@@ -11,8 +11,8 @@ Guarantees:
    - Numbers and dates may be surrounded by spaces. An integer may be hexadecimal, such as ``0x1F``.
    - Dates and timestamps have the ISO 8601 format.
 
-   Three rules are stricter than in pyarrow. A decimal must not have more digits than its type, and its exponent has at
-   most one sign. An integer in a column of floats or doubles must have an exact representation.
+   Some rules are stricter than in pyarrow. A decimal must not have more digits than its type. Its exponent has at most
+   one sign and no hexadecimal digits. An integer in a column of floats or doubles must have an exact representation.
 4. Values of types for which ``is_direct`` is false remain text. The loader converts these values.
 """
 
@@ -25,14 +25,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from engine.arrow_types import text_array
+from engine.arrow_types import EMPTY_TEXT, characters
 from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, ByteArray
 from engine.readers.delimited.options import Dialect
 from engine.result_set.conversion.casts import check_floats
 from engine.result_set.conversion.decimals import cast_decimals
 
 _NULLS = [""]
-_EMPTY = text_array("")[0]
 _NULL = pa.nulls(1, pa.string())[0]
 _SPACE = ord(" ")
 _LINE_END = (LINE_FEED, CARRIAGE_RETURN)
@@ -122,7 +121,7 @@ def _are_convertible(values: Sequence[str | None], type_: pa.DataType) -> bool:
 
 
 def _read(data: bytes | ByteArray, plan: ColumnPlan, has_quotes: bool) -> pa.Table:
-    as_text = {field.name: pa.string() if pa.types.is_decimal(field.type) else field.type for field in plan.wanted}
+    types = {field.name: pa.string() if pa.types.is_decimal(field.type) else field.type for field in plan.wanted}
     table = csv.read_csv(
         pa.BufferReader(pa.py_buffer(data)),
         csv.ReadOptions(column_names=list(plan.names), block_size=len(data) + 1, use_threads=False),
@@ -133,7 +132,7 @@ def _read(data: bytes | ByteArray, plan: ColumnPlan, has_quotes: bool) -> pa.Tab
             ignore_empty_lines=True,
         ),
         csv.ConvertOptions(
-            column_types=as_text,
+            column_types=types,
             include_columns=plan.wanted.names,
             null_values=_NULLS,
             strings_can_be_null=plan.is_empty_null,
@@ -153,9 +152,8 @@ def _read(data: bytes | ByteArray, plan: ColumnPlan, has_quotes: bool) -> pa.Tab
 
 
 def _to_decimals(texts: pa.Array, type_: pa.DataType) -> pa.Array:
-    numbers = pc.if_else(pc.equal(texts, _EMPTY), _NULL, texts)
-    characters = np.frombuffer(numbers.buffers()[2] or b"", np.uint8)
-    has_spaces = (characters <= _SPACE).any()
+    numbers = pc.if_else(pc.equal(texts, EMPTY_TEXT), _NULL, texts)
+    has_spaces = (characters(numbers) <= _SPACE).any()
     return cast_decimals(pc.utf8_trim(numbers, " \t") if has_spaces else numbers, type_)
 
 

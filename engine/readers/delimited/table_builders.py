@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.arrow_types import text_array
+from engine.arrow_types import EMPTY_TEXT, text_array
 from engine.context import ErrorContext
 from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, ByteArray, as_byte_array, contains
 from engine.readers.delimited.conversion import ColumnPlan, convert_block
@@ -18,7 +18,6 @@ from engine.readers.delimited.rows import ParsedRows, PlainRows, parse
 from engine.readers.lines import LinePositions
 from engine.readers.malformed_policy import MalformedPolicy
 
-_EMPTY = text_array("")[0]
 _SCHEMA = pa.schema([COLUMNS])
 _FIELDS_OF_PART = 1024 * 1024
 
@@ -151,7 +150,7 @@ def context_of(rows: PlainRows | ParsedRows, positions: LinePositions) -> ErrorC
 
 def _split(text: str, delimiter: str) -> pa.ListArray:
     lines = pc.split_pattern(text_array(text.replace("\r\n", "\n")), "\n").flatten()
-    return pc.split_pattern(lines.filter(pc.not_equal(lines, _EMPTY)), delimiter)
+    return pc.split_pattern(lines.filter(pc.not_equal(lines, EMPTY_TEXT)), delimiter)
 
 
 def _fill(lists: pa.ListArray, min_fields: int) -> pa.ListArray:

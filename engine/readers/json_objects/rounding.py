@@ -1,6 +1,6 @@
 """Detection of numbers that pyarrow may change: rounded to floats or doubles, or too large for a decimal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,7 +37,7 @@ def has_unsafe_decimals(schema: pa.Schema, data: ByteArray) -> bool:
         schema: The columns that pyarrow would parse.
         data: The lines.
     """
-    decimals = [type_ for field in schema for type_ in _decimals(field.type)]
+    decimals = _decimals(schema)
     if not decimals:
         return False
     scales = [type_.scale for type_ in decimals if type_.precision + type_.scale > MAX_DECIMAL_DIGITS]
@@ -60,7 +60,7 @@ def may_have_rounded(table: pa.Table, data: ByteArray) -> bool:
     """
     if any(_has_large_number(column, pa.float32()) for column in table.columns):
         return True
-    if any(True for column in table.schema for _ in _decimals(column.type)):
+    if _decimals(table.schema):
         try:
             table.validate(full=True)
         except pa.ArrowInvalid:
@@ -87,9 +87,9 @@ def _has_large_number(column: pa.ChunkedArray, floating: pa.DataType) -> bool:
     return any(one is not None and not abs(one) < limit for one in (smallest.as_py(), largest.as_py()))
 
 
-def _decimals(type_: pa.DataType) -> Iterator[pa.Decimal128Type]:
-    """Yield the decimals in a type."""
-    if pa.types.is_decimal128(type_):
-        yield type_
-    for field in inner_fields(type_):
-        yield from _decimals(field.type)
+def _decimals(fields: Iterable[pa.Field]) -> list[pa.Decimal128Type]:
+    """Return the types of all decimals in columns."""
+    found = []
+    for field in fields:
+        found += [field.type] if pa.types.is_decimal128(field.type) else _decimals(inner_fields(field.type))
+    return found

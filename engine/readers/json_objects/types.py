@@ -11,9 +11,11 @@
 Guarantees:
 
 1. The order of the values affects only the order of the members.
-2. Text remains text. Text is converted to a date or a timestamp only if a schema promises this type.
+2. Text remains text. Text is converted to a date, a timestamp or a decimal only if a schema promises this type.
+3. Numbers and text do not conflict in a column of promised decimals.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import pyarrow as pa
@@ -124,8 +126,7 @@ def promised_number(found: pa.DataType, promised: pa.DataType | None) -> pa.Data
     if pa.types.is_struct(found) and pa.types.is_map(promised):
         return pa.struct([one.with_type(promised_number(one.type, promised.item_type)) for one in found])
     if pa.types.is_struct(found) and pa.types.is_struct(promised):
-        members = ((field, TupleSchema.of(promised).find(field.name)) for field in found)
-        return pa.struct([one.with_type(promised_number(one.type, other and other.type)) for one, other in members])
+        return _convert_members(found, TupleSchema.of(promised), promised_number)
     return found
 
 
@@ -138,7 +139,7 @@ def parse_type(found: pa.DataType, promised: pa.DataType | None) -> pa.DataType:
     if promised is None or promised.equals(LATE) or found.equals(LATE):
         return found
     if pa.types.is_struct(found) and pa.types.is_struct(promised):
-        return _parse_struct(found, TupleSchema.of(promised))
+        return _convert_members(found, TupleSchema.of(promised), parse_type)
     if pa.types.is_struct(found) and pa.types.is_map(promised):
         return pa.map_(pa.string(), _map_value_type([field.type for field in found], promised.item_type))
     if pa.types.is_list(found) and pa.types.is_list(promised):
@@ -150,9 +151,12 @@ def parse_type(found: pa.DataType, promised: pa.DataType | None) -> pa.DataType:
     return promised if is_narrower or is_floating else found
 
 
-def _parse_struct(found: pa.StructType, promised: TupleSchema) -> pa.StructType:
-    wanted = ((field, promised.find(field.name)) for field in found)
-    return pa.struct([one.with_type(parse_type(one.type, other and other.type)) for one, other in wanted])
+def _convert_members(
+    found: pa.StructType, promised: TupleSchema, convert: Callable[[pa.DataType, pa.DataType | None], pa.DataType]
+) -> pa.StructType:
+    """Convert the type of each member, together with the promised type of that member."""
+    members = ((field, promised.find(field.name)) for field in found)
+    return pa.struct([one.with_type(convert(one.type, other and other.type)) for one, other in members])
 
 
 def _map_value_type(found: list[pa.DataType], promised: pa.DataType) -> pa.DataType:

@@ -17,7 +17,6 @@ from engine.result_set.conversion.errors import NoConversionError, RefusedError
 _INTEGER = r"^-?[0-9]+$"
 _OFFSET = r"[0-9](Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _TIME = r"^[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?$"
-_EXACT_INTEGER_DIGITS = 20
 _EXACT_FLOATS = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
 _DIGIT = r"[0-9]"
 _LONG_INTEGER = r"^\s*-?[0-9]{8,}\s*$"
@@ -128,8 +127,7 @@ def _from_integer(to: pa.DataType) -> Cast | None:
     if pt.is_floating(to):
         return lambda array: _to_exact_floats(array, to)
     if pt.is_decimal(to):
-        wide = pa.decimal256(_EXACT_INTEGER_DIGITS + max(to.scale, 0), max(to.scale, 0))
-        return lambda array: array.cast(wide).cast(to)
+        return lambda array: cast_decimals(array, to)
     return None
 
 

@@ -13,11 +13,11 @@ import re
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from functools import cache
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from engine.arrow_types import characters, is_text
 from engine.schema import MAX_DECIMAL_DIGITS
 
 _WIDE_DIGITS = 76
@@ -28,25 +28,26 @@ _NUMBER = re.compile(r"[-+]?(?=\.?[0-9])[0-9]*\.?[0-9]*(?:[eE][-+]?[0-9]+)?", re
 
 
 def cast_decimals(array: pa.Array, to: pa.DataType) -> pa.Array:
-    """Cast decimals or text to decimals.
+    """Cast integers, decimals or text to decimals.
 
     Raises:
         ValueError: If a text is not a number, or a number does not fit into the type.
     """
-    wide = pa.decimal256(_WIDE_DIGITS, to.scale)
-    if pt.is_decimal(array.type):
-        is_safe = to.scale <= array.type.scale or _digits_before(array.type) <= _digits_before(to)
-        return array.cast(to) if is_safe else array.cast(wide).cast(to)
-    texts = _plain_texts(array, _WIDE_DIGITS - max(to.scale, 0))
-    if _longest(texts) + max(to.scale, 0) > MAX_DECIMAL_DIGITS:
-        return texts.cast(wide).cast(to)
-    result = texts.cast(to)
+    scale = max(to.scale, 0)
+    if is_text(array.type):
+        array = _plain_texts(array, _WIDE_DIGITS - scale, to)
+        is_safe = _longest(array) + scale <= MAX_DECIMAL_DIGITS
+    else:
+        is_safe = pt.is_decimal(array.type) and (
+            to.scale <= array.type.scale or array.type.precision - array.type.scale <= to.precision - to.scale
+        )
+    result = (array if is_safe else array.cast(pa.decimal256(_WIDE_DIGITS, scale))).cast(to)
     result.validate(full=True)
     return result
 
 
 def exact_decimal(text: str, to: pa.DataType) -> Decimal:
-    """Return a number with the digits of a type after the point.
+    """Return the number in a text with the scale of a type.
 
     Raises:
         ValueError: If the text is not a number, or the number does not fit into the type.
@@ -54,53 +55,42 @@ def exact_decimal(text: str, to: pa.DataType) -> Decimal:
     if _NUMBER.fullmatch(text) is None:
         raise ValueError(f"{text} is not a number")
     try:
-        number = Decimal(text).quantize(Decimal((0, (1,), -to.scale)), context=_exact_context(to.precision))
-    except ArithmeticError as error:
+        number = Decimal(text)
+    except ArithmeticError as error:  # the exponent is too long
         raise ValueError(f"{text} has too many digits") from error
-    if number and number.adjusted() >= _digits_before(to):
-        raise ValueError(f"{text} has too many digits")
-    return number
+    return quantize(number, to)
+
+
+def quantize(number: Decimal, to: pa.DataType) -> Decimal:
+    """Return a number with the scale of a type.
+
+    Raises:
+        ValueError: If the number does not fit into the type.
+    """
+    try:
+        result = number.quantize(Decimal((0, (1,), -to.scale)), context=exact_context(to.precision))
+    except ArithmeticError as error:
+        raise ValueError(f"{number} has too many digits") from error
+    if not result.is_finite():
+        raise ValueError(f"{number} is not finite")
+    return result
 
 
 @cache
-def _exact_context(digits: int) -> Context:
+def exact_context(digits: int) -> Context:
+    """Return a context that refuses results of more digits."""
     return Context(prec=digits, traps=[Inexact, InvalidOperation])
-
-
-def _digits_before(type_: pa.DataType) -> int:
-    return int(type_.precision - type_.scale)
 
 
 def _longest(texts: pa.Array) -> int:
     return pc.max(pc.binary_length(texts)).as_py() or 0
 
 
-def _plain_texts(texts: pa.Array, longest: int) -> pa.Array:
-    """Write numbers that have exponents or are longer than ``longest`` in another way."""
-    characters = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
-    is_unusual = None
-    if (characters > _NINE).any():
-        is_unusual = pc.match_substring_regex(texts, "[eE]")
-    if _longest(texts) > longest:
-        is_long = pc.greater(pc.binary_length(texts), longest)
-        is_unusual = is_long if is_unusual is None else pc.or_(is_unusual, is_long)
-    if is_unusual is None or not pc.any(is_unusual).as_py():
+def _plain_texts(texts: pa.Array, longest: int, to: pa.DataType) -> pa.Array:
+    """Rewrite numbers that have exponents or are longer than ``longest``."""
+    if not (characters(texts) > _NINE).any() and _longest(texts) <= longest:
         return texts
-    plain = [_plain_text(text) for text in texts.filter(is_unusual).to_pylist()]
+    is_long = pc.greater(pc.binary_length(texts), longest)
+    is_unusual = pc.or_(is_long, pc.match_substring_regex(texts, "[eE]"))
+    plain = [f"{exact_decimal(text, to):f}" for text in texts.filter(is_unusual).to_pylist()]
     return pc.replace_with_mask(texts, is_unusual, pa.array(plain, texts.type))
-
-
-def _plain_text(text: str) -> str:
-    """Return a number without an exponent and without zeros at its ends."""
-    if _NUMBER.fullmatch(text) is None:
-        raise ValueError(f"{text} is not a number")
-    try:
-        number = Decimal(text) or Decimal()
-    except ArithmeticError as error:  # the exponent is too long
-        raise ValueError(f"{text} has too many digits") from error
-    if abs(number.adjusted()) <= MAX_DECIMAL_DIGITS:
-        plain = f"{number:f}"
-        before, _, after = plain.rstrip("0").partition(".") if "." in plain else (plain, "", "")
-        if len(before.lstrip("-")) <= MAX_DECIMAL_DIGITS and len(after) <= MAX_DECIMAL_DIGITS:
-            return f"{before}.{after}"
-    raise ValueError(f"{text} has too many digits")

@@ -11,7 +11,7 @@ import pyarrow.types as pt
 
 from engine.errors import ValueConversionError
 from engine.result_set.conversion.convert import convert_values
-from engine.result_set.conversion.decimals import exact_decimal
+from engine.result_set.conversion.decimals import quantize
 from engine.result_set.conversion.errors import RefusedError
 from engine.result_set.writers.column import ColumnContext, ColumnWriter, VectorWriter
 
@@ -51,7 +51,7 @@ class ConvertingWriter(ColumnWriter):
         """Convert a Python value to the offered type, or raise an error."""
         try:
             if pt.is_decimal(self.field.type) and isinstance(value, Decimal):
-                value = exact_decimal(str(value), self.field.type)
+                value = quantize(value, self.field.type)
             return pa.array([value], self.field.type)
         except (ValueError, pa.ArrowTypeError, OverflowError):
             self._refuse(value)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from engine.result_set.conversion.decimals import exact_context, quantize
 from engine.result_set.sizes import Sizes
 from engine.result_set.writers.column import ColumnContext
 from engine.result_set.writers.scalars import ScalarWriter
@@ -80,25 +81,13 @@ class DecimalWriter(WideWriter):
     def _to_bytes(self, value: Any) -> bytes:
         if not isinstance(value, Decimal | int) or isinstance(value, bool):
             self._refuse(value)
-        number = Decimal(value)
-        sign, digits, exponent = number.as_tuple()
-        if not isinstance(exponent, int) or (
-            number and abs(number.adjusted()) > self.field.type.precision + abs(self.field.type.scale)
-        ):
-            self._refuse(value)
-        return self._scale(sign, int("".join(map(str, digits)) or "0"), exponent, value)
-
-    def _scale(self, sign: int, digits: int, exponent: int, value: object) -> bytes:
         type_ = self.field.type
-        shift = exponent + type_.scale
-        if digits and shift > type_.precision:
+        try:
+            number = quantize(Decimal(value), type_)
+        except ValueError:
             self._refuse(value)
-        unscaled, lost = (digits * 10 ** max(shift, 0), 0) if digits else (0, 0)
-        if digits and shift < 0:
-            unscaled, lost = divmod(digits, 10**-shift)
-        if lost or unscaled >= 10**type_.precision:
-            self._refuse(value)
-        return (-unscaled if sign else unscaled).to_bytes(self._width_bytes, "little", signed=True)
+        unscaled = int(number.scaleb(type_.scale, exact_context(type_.precision)))
+        return unscaled.to_bytes(self._width_bytes, "little", signed=True)
 
 
 class FixedBytesWriter(WideWriter):

@@ -49,7 +49,7 @@ def test_number_is_exact_or_refused(memory_file, path, content, number, type_):
     if value and fits(value, type_):
         assert [row["a"] for row in file.rows(provided={"a": type_})] == [value]
     elif value:
-        with pytest.raises(ValueConversionError, match="a"):
+        with pytest.raises(ValueConversionError, match="column 'a'"):
             file.rows(provided={"a": type_})
 
 

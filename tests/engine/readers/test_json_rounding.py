@@ -52,7 +52,7 @@ def test_decimals_beside_long_integers_are_not_doubtful(types):
         (pa.decimal128(10, 2), '"1e\\u0030x3"'),
         (pa.decimal128(10, 2), "1e-999999999"),
         (pa.decimal128(10, 2), f"0.{'0' * 25}1e-15"),
-        (pa.decimal128(38, 22), "[1e18]"[1:-1]),
+        (pa.decimal128(38, 22), "1e18"),
         (pa.decimal128(38, 0), f"0.{'0' * 45}1"),
         (pa.list_(pa.decimal128(5, 2)), "[1.5, 1234]"),
         (pa.struct({"x": pa.decimal128(38, 22)}), '{"x": 95962291402021331334}'),

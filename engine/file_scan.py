@@ -234,15 +234,19 @@ class FileScan:
         """Return the files and splits that each task reads. Files that the filters exclude are not opened.
 
         Args:
-            schema: The columns of the scan. None if there are no filters.
+            schema: The columns of the scan. None if there are no filters and no declared schema.
             is_declared: Whether a user has declared the schema.
             path_filters: The filters of the query. Filters on columns of the table are ignored.
 
         Raises:
+            ScanOptionError: If the files cannot contain any column of the declared schema.
             EngineError: If a file cannot be listed or read.
         """
-        accepted, _ = self.filter_files(path_filters, schema or TupleSchema(), is_declared=is_declared)
+        columns = schema or TupleSchema()
+        accepted, _ = self.filter_files(path_filters, columns, is_declared=is_declared)
         files = [self.open_later(file) for file in accepted]
+        if is_declared:
+            self._check_declared(files, columns)
         cost_bytes = self._cost_bytes(_OPENING_BYTES)
         total_bytes = sum(file.size_bytes + cost_bytes for file in files)
         target_bytes = int(self.options.partition_bytes or task_bytes(total_bytes))
@@ -296,7 +300,6 @@ class FileScan:
             row_filters: The filters of the query. A row may be skipped if at least one filter is not true for the row.
 
         Raises:
-            ScanOptionError: If the files cannot contain any column of the declared schema.
             EngineError: If a file cannot be read. This error is raised by the iterator.
         """
         with self.opened_ahead(files) as ahead:
@@ -314,8 +317,6 @@ class FileScan:
         is_declared: bool,
         row_filters: Sequence[RowFilter],
     ) -> Iterator[pa.RecordBatch]:
-        if is_declared:
-            self._check_declared(files, schema)
         plan = ScanPlan(
             selected=selected_directory(self.source.path),
             projection=self._projection(schema, is_declared=is_declared),

@@ -19,7 +19,8 @@ def read(directory, case):
     scan = FileScan.from_options(source.to_options(reader=case.options))
     is_declared = case.declared is not None
     schema = TupleSchema(pa.field(*one) for one in case.declared.items()) if is_declared else scan.discover()
-    batches = [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=is_declared)]
+    tasks = scan.partitions(schema, is_declared=is_declared)
+    batches = [batch for files in tasks for batch in scan.batches(files, schema, is_declared=is_declared)]
     return pa.Table.from_batches(batches, schema.to_arrow())
 
 

@@ -30,7 +30,7 @@ def count_rows(options: dict[str, str], declared: dict[str, str] | None) -> int:
     rows = 0
     for columns in (schema, TupleSchema()):
         rows = 0
-        for files in scan.partitions():
+        for files in scan.partitions(columns, is_declared=declared is not None):
             for batch in scan.batches(files, columns, is_declared=declared is not None):
                 batch.validate(full=True)
                 rows += batch.num_rows

@@ -16,6 +16,7 @@ from engine.errors import (
     FileChangedError,
     NoReaderError,
     PathNotFoundError,
+    ScanOptionError,
     UnreadableFileError,
     ValueConversionError,
 )
@@ -326,9 +327,18 @@ def test_unknown_policy_is_rejected(workspace, path):
         workspace.rows(path, malformed="ignore")
 
 
+def test_declared_column_of_text_without_header_is_refused_before_a_task_starts(workspace):
+    workspace.write("a.csv", b"a\n1\n")
+    workspace.write("b.csv", b"a\n2\n")
+    scan = FileScan.from_options(workspace.scan(".").to_options(reader={}))
+    with pytest.raises(ScanOptionError, match=r"no column 'columns', but 'a\.csv' is read as a text file without"):
+        scan.partitions(TupleSchema([pa.field("a", pa.int64())]), is_declared=True)
+
+
 def _declared(workspace, path, schema, **options):
     scan = FileScan.from_options(workspace.scan(path).to_options(reader=options))
-    batches = [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=True)]
+    tasks = scan.partitions(schema, is_declared=True)
+    batches = (batch for files in tasks for batch in scan.batches(files, schema, is_declared=True))
     return [row for batch in batches for row in batch.to_pylist()]
 
 

@@ -71,27 +71,30 @@ _HDFS_REQUEST_SECONDS = 8.0
 
 _BROKEN = "the storage does not answer, or the connection broke; run the statement again"
 _NO_BUCKET = "the bucket of the workspace does not exist; correct the URI of the workspace"
+_STATUS = r"(?:HTTP status |http_status_code=|Azure Error: \[\w*\] )"
+"""What precedes the status of a response in the messages for S3, Google Cloud Storage and Azure."""
 _REASONS = (
     ("EXPIRED|ExpiredToken", "the credentials have expired; renew them"),
     (
-        "DENIED|AccessDenied|SIGNATURE|INVALID_ACCESS|INVALID_CLIENT|UNRECOGNIZED_CLIENT|Forbidden|Unauthorized|Authentication|Credential|40[13]",
+        "DENIED|AccessDenied|SIGNATURE|INVALID_ACCESS|INVALID_CLIENT|UNRECOGNIZED_CLIENT|Forbidden|Unauthorized|Authentication|Credential"
+        rf"|{_STATUS}40[13]\b",
         "the credentials of the process do not allow it; check its role, its profile or its environment variables",
     ),
     ("NO_SUCH_BUCKET|NoSuchBucket|ContainerNotFound", _NO_BUCKET),
     (
-        "SLOW_DOWN|SlowDown|THROTTLING|TooManyRequests|503|429",
+        rf"SLOW_DOWN|SlowDown|THROTTLING|TooManyRequests|{_STATUS}(?:503|429)\b",
         "the storage refuses requests, because there are too many",
     ),
     ("libhdfs|libjvm|JNI|HADOOP", "the process has no HDFS client; install Hadoop with libhdfs"),
     ("Permission denied", "the user of the process may not read it; change its permissions or the user"),
     ("HDFS", "HDFS does not answer, or refuses the process; the log of the process contains the cause"),
     (
-        "NETWORK|curlCode|CURL|TIMEOUT|[Tt]ime(?:d )?out|[Cc]onnect|INTERNAL|UNAVAILABLE|50[024]",
+        rf"NETWORK|curlCode|CURL|TIMEOUT|[Tt]ime(?:d )?out|[Cc]onnect|INTERNAL|UNAVAILABLE|{_STATUS}50[024]\b",
         _BROKEN,
     ),
 )
-_NAMES = re.compile(r"'.*?'(?=[ :.,]|$)")
-"""The names of files and buckets in a message, which must not decide what its cause is."""
+_NAMES = re.compile(r"'.*?'(?=[ :.,]|$)|https?://\S+")
+"""The names of files and buckets and the addresses in a message, which must not decide what its cause is."""
 
 
 def list_files(source: ScanSource, on_progress: OnProgress = ignore_progress) -> Sequence[ListedFile]:

@@ -5,7 +5,9 @@
 import io
 import itertools
 import json
+import socket
 import threading
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import pyarrow as pa
@@ -247,9 +249,11 @@ def test_large_file_that_is_replaced_while_it_is_read_is_an_error(any_lake):  # 
         file.close()
 
 
-def test_file_that_was_just_written_is_not_settled(any_lake):  # 3
+@pytest.mark.parametrize(("seconds", "is_settled"), [(60.0, False), (-1.0, True)])
+def test_file_that_was_just_written_is_not_settled(any_lake, monkeypatch, seconds, is_settled):  # 3
+    monkeypatch.setattr("engine.storage.remote._SETTLED_SECONDS", seconds)
     any_lake.put("a.json", b"{}\n")
-    assert [file.is_settled for file in list_files(any_lake.source("a.json"))] == [False]
+    assert [file.is_settled for file in list_files(any_lake.source("a.json"))] == [is_settled]
 
 
 @pytest.mark.parametrize("operation", ["list", "head", "get"])
@@ -330,6 +334,27 @@ def test_storage_that_is_down_is_an_error_without_address(server_type, cloud_pro
         lake.read("d")
     assert server.endpoint not in str(raised.value)
     assert "127.0.0.1" not in str(raised.value)
+
+
+def test_digits_of_an_address_are_no_cause(monkeypatch):  # 4
+    """A port can contain the digits of a status such as 429, Too Many Requests."""
+    monkeypatch.setenv("AZURE_STORAGE_KEY", "00000000")
+    with closed_port(range(24_290, 24_300)) as port:
+        root = f"abfss://c@account.dfs.core.windows.net/d?endpoint_override=127.0.0.1:{port}&scheme=http"
+        with pytest.raises(UnreadableFileError, match="the storage does not answer"):
+            list_files(ScanSource("lake", root, "d"))
+
+
+@contextmanager
+def closed_port(ports):
+    """Yield one of these ports. It refuses connections, and nobody else uses it meanwhile."""
+    with socket.socket() as taken:
+        for port in ports:
+            with suppress(OSError):
+                taken.bind(("127.0.0.1", port))
+                break
+        assert taken.getsockname()[1] in ports
+        yield port
 
 
 @pytest.mark.parametrize("any_lake", ["s3", "gs", "abfss"], indirect=True)

@@ -20,7 +20,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from lodge.embedded_spark import link_spark
-from tests.cluster.processes import DIES_WITH_PARENT
+from tests.cluster.processes import DIES_WITH_PARENT, children_of
 
 pytest_plugins = ["tests.skips", "tests.cluster.plugin"]
 
@@ -157,8 +157,7 @@ def python_processes_end_with_the_module() -> Iterator[None]:
     """
     yield
     for spark in _shared:
-        children = Path(f"/proc/{spark.process.pid}/task").glob("*/children")
-        for child in {int(number) for path in children for number in path.read_text().split()}:
+        for child in children_of(spark.process.pid):
             with suppress(OSError):
                 if b"pyspark.daemon" in Path(f"/proc/{child}/cmdline").read_bytes():
                     os.kill(child, signal.SIGTERM)

@@ -16,7 +16,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 DIES_WITH_PARENT = (shutil.which("setpriv") or "setpriv", "--pdeathsig", "KILL", "--")
@@ -156,3 +156,12 @@ class Process:
         if self._child is None:
             raise ClusterError(f"{self.name} is not running.")
         return self._child
+
+
+def children_of(pid: int) -> set[int]:
+    """Return the children that any thread of a process has started."""
+    children: set[int] = set()
+    for of_thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # the thread has ended
+            children.update(map(int, of_thread.read_text().split()))
+    return children

@@ -225,11 +225,11 @@ async def test_other_calls_of_an_unreachable_backend_fail_in_time(monkeypatch):
 
 async def test_time_to_reattach_begins_with_the_reset(monkeypatch):
     """An operation may be silent for hours before its connection is reset."""
-    monkeypatch.setattr(backend_session, "REATTACH_SECONDS", 0.5)
+    monkeypatch.setattr(backend_session, "REATTACH_SECONDS", 1.5)
     server = Server()
 
     async def wait_and_reset():
-        await asyncio.sleep(1.0)  # longer than the time to reattach
+        await asyncio.sleep(2.0)  # longer than the time to reattach
         server.refusals = 2
         await server.reset()
 

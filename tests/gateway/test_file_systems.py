@@ -29,14 +29,17 @@ def refused(call):
 def test_hung_file_system_occupies_a_limited_number_of_threads(tmp_path):
     systems = FileSystems(max_accesses=2, hung_seconds=0.3)
     hung, healthy = workspace_at(tmp_path / "hung"), workspace_at(tmp_path / "healthy", "other")
+    inside = threading.Semaphore(0)
 
     def look(workspace):
         with systems.access(workspace):
+            inside.release()
             return list(workspace.root.iterdir())
 
     with ThreadPoolExecutor(4) as threads, HungFileSystem(hung.root):
-        looks = [threads.submit(look, hung) for _ in range(4)]
-        errors = [each.exception(10) for each in looks[2:]]
+        looks = [threads.submit(look, hung) for _ in range(2)]
+        assert all(inside.acquire(timeout=10) for _ in looks)
+        errors = [threads.submit(look, hung).exception(10) for _ in range(2)]
         assert all(isinstance(error, GatewayError) for error in errors)
         begun = time.monotonic()
         refused(lambda: look(hung))
@@ -44,8 +47,8 @@ def test_hung_file_system_occupies_a_limited_number_of_threads(tmp_path):
         assert look(healthy) == []
         systems.require_responsive(healthy)
         assert time.monotonic() - begun < 0.3, "nothing waits for the hung file system"
-        assert not any(each.done() for each in looks[:2])
-    assert all(isinstance(each.exception(10), OSError) for each in looks[:2])
+        assert not any(each.done() for each in looks)
+    assert all(isinstance(each.exception(10), OSError) for each in looks)
     assert look(hung) == [], "the workspace can be used again"
 
 

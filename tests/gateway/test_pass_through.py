@@ -1,6 +1,5 @@
 """Requests that pass through, with a real Spark and with a server that echoes."""
 
-import socket
 import threading
 import time
 import uuid
@@ -14,6 +13,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 from pyspark.sql.types import IntegerType
 
+from tests.cluster.ports import free_port
 from tests.workspace.kubernetes.tcp_proxy import TcpProxy
 
 SERVICE = "/spark.connect.SparkConnectService/"
@@ -155,9 +155,7 @@ def test_release_of_responses_never_follows_the_release_of_the_operation(echo, w
 
 
 def test_unavailable_backend_is_named_and_found_again(start_lodge):
-    with socket.socket() as chosen:
-        chosen.bind(("127.0.0.1", 0))
-        port = chosen.getsockname()[1]
+    port = free_port()
     address = f"sc://127.0.0.1:{port}"
     gateway = start_lodge(backend=address)
     with grpc.insecure_channel(gateway.target) as channel:

@@ -18,6 +18,7 @@ from pyspark.sql.connect.session import SparkSession
 
 from lodge.embedded_spark import embedded_spark
 from lodge.errors import StartError
+from tests.cluster.processes import children_of
 from tests.fixture_types import Eventually
 
 READY = re.compile(r"Lodge is ready at (sc://127\.0\.0\.1:\d+)\n")
@@ -40,10 +41,6 @@ def processes_of(marker: Path) -> set[int]:
         except OSError:
             continue
     return found
-
-
-def children_of(pid: int) -> set[int]:
-    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
 
 
 def assert_only_lodge_may_connect(log: str, children: set[int]) -> None:

@@ -15,8 +15,9 @@ from gateway.errors import storage_unavailable
 from lodge.configuration import Configuration
 from lodge.settings import ServeSettings
 from lodge.workspace_settings import workspaces_from
+from tests.cluster.processes import children_of
 from tests.fixture_types import Eventually
-from tests.lodge.test_embedded_default import children_of, is_running
+from tests.lodge.test_embedded_default import is_running
 from tests.records import a_record
 from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations
@@ -204,8 +205,10 @@ def test_reaper_finds_a_new_root_by_itself(
     serving.reload("configuration_reloaded")
     locations = FileSessionLocations(serving.second, serving.first)
     record = a_record(backend="sc://127.0.0.1:2")  # no gateway adopts it
+    reaper.send_signal(signal.SIGSTOP)  # it must not end the session before the session has a location
     FileSessionRecords(serving.first).create(record)
     kept = locations.create(record.session_uuid)
+    reaper.send_signal(signal.SIGCONT)
     orphan = locations.create(SessionUuid(str(uuid.uuid4())))
     eventually(lambda: not orphan.exists(), "the orphan is gone")
     if known == "new":

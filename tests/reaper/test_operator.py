@@ -15,6 +15,7 @@ from reaper.operator import Operator, Pace
 from reaper.reaper import ReaperDependencies
 from tests.fixture_types import WaitUntil
 from workspace.identifiers import SessionUuid
+from workspace.record_changes import mark_ending, update_record
 from workspace.records import Phase
 from workspace.root_identities import HomeMovedError, RootUnavailableError
 
@@ -70,7 +71,7 @@ def test_guarantee_1_thousand_requests_cause_few_passes(world: Any, wait_until: 
         begun = time.monotonic()
         while time.monotonic() - begun < 1.0:
             operator.request_pass()
-        assert deciding.call_count <= 15
+        assert deciding.call_count <= 15 * (time.monotonic() - begun)
 
 
 def test_stop_just_before_a_pass_does_not_wait(world: Any, late_event: Any) -> None:
@@ -130,7 +131,8 @@ def test_slow_purge_delays_nothing_else(world: Any, wait_until: WaitUntil) -> No
 
     with mock.patch.object(world.locations, "purge", side_effect=slow), running(operator):
         wait_until(lambda: world.reaper.purges.counts() == (0, 1), "the purge has begun")
-        world.start_session(phase=Phase.ENDING)
+        stored = world.start_session("alive")
+        update_record(world.records, stored.record.name, mark_ending)
         other = world.make_location(OTHER)
         wait_until(lambda: not world.records.list() and not other.exists(), "the others are removed")
         proceed.set()

@@ -10,14 +10,14 @@ import os
 import re
 import signal
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
 
-from tests.cluster.processes import Process
+from tests.cluster.processes import Process, children_of
 from tests.conftest import QUICK_COMPILER, SPARK_ENVIRONMENT, SparkProcess, end, start_spark_process
 
 WORKERS = 2
@@ -74,7 +74,7 @@ class Worker:
 
     def kill_executors(self) -> None:
         """Kill only the executors of the worker. The worker starts new ones."""
-        for child in _children(self._process.pid):
+        for child in children_of(self._process.pid):
             os.kill(child, signal.SIGKILL)
 
     def executor_logs(self) -> str:
@@ -135,15 +135,6 @@ def standalone_cluster(directory: Path) -> Iterator[StandaloneCluster]:
         spark = start_spark_process(server, more=_settings(), master=started[1])
         programs.callback(end, spark.process)
         yield StandaloneCluster(spark, tuple(workers), directory)
-
-
-def _children(pid: int) -> Sequence[int]:
-    """Return the children that any thread of a process has started."""
-    children: list[int] = []
-    for of_thread in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):  # the thread has ended
-            children += map(int, of_thread.read_text().split())
-    return children
 
 
 def _command(class_: str, *arguments: str) -> list[str | Path]:

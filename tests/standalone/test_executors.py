@@ -119,6 +119,14 @@ def test_killed_executor_costs_a_retry_and_changes_no_row(scan_in_the_middle, ga
     assert [one for one in gate.arrivals() if one.partition == interrupted.partition and one.attempt == 1]
 
 
+@pytest.fixture
+def both_executors(scan_in_the_middle, gate):
+    """Wait until both workers have an executor again."""
+    gate.open()
+    scan_in_the_middle.result()
+
+
+@pytest.mark.usefixtures("both_executors")
 def test_killed_worker_in_the_middle_of_discovery_changes_no_schema(lodge, spark, cluster, wait_until):
     """Objects on several lines are slow to examine, so each task of discovery runs for seconds."""
     folder = lodge.files / "slow"
@@ -129,7 +137,9 @@ def test_killed_worker_in_the_middle_of_discovery_changes_no_schema(lodge, spark
     lost, other = cluster.workers
     begun, retried = len(TASK.findall(lost.executor_logs())), len(RETRY.findall(other.executor_logs()))
     with running(lambda: spark.sql(f"select * from dfs.`{folder.name}`").columns) as result:
-        wait_until(lambda: len(TASK.findall(lost.executor_logs())) > begun, "discovery runs", START_SECONDS)
+        wait_until(
+            lambda: len(TASK.findall(lost.executor_logs())) > begun or result.done(), "discovery runs", START_SECONDS
+        )
         lost.kill()
         try:
             assert result.result() == ["id", "c0", "c1"]

@@ -8,6 +8,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import Row
 
+from tests.cluster.ports import free_port
 from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.slow
@@ -133,14 +134,14 @@ def test_new_server_at_the_same_address_gets_the_engine(
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
     after.mkdir()
-    server = start_spark(before, python=python)
+    address = {"spark.connect.grpc.binding.port": str(free_port())}
+    server = start_spark(before, more=address, python=python)
     gateway = start_lodge(backend=server.address)
     make_files(gateway)
     assert connect(gateway).table("dfs.`events`").count() == 2
     server.process.kill()
     server.process.wait()
-    port = server.address.rpartition(":")[2]
-    start_spark(after, more={"spark.connect.grpc.binding.port": port}, python=python)
+    start_spark(after, more=address, python=python)
     spark = connect(gateway)
     assert spark.table("dfs.`events`").count() == 2
     assert len(sent(gateway, spark)) == 1
@@ -190,6 +191,7 @@ def test_executors_without_a_package_are_named(connect, start_bare, start_lodge,
     assert raised.value.getCondition() == "LODGE_BACKEND_PYTHON"
 
 
+@pytest.mark.timeout(1200)  # the first time, pip installs Spark
 def test_scans_work_with_another_version_of_spark(connect, start_bare, start_lodge):
     server = start_bare(["pyspark==4.2.0", "pyarrow==26.0.1", "numpy==2.4.6"])
     gateway = start_lodge(backend=server.address)

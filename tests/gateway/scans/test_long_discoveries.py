@@ -16,7 +16,7 @@ from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.types import LongType
 
-from gateway.scans.discovery_progress import is_of_discovery
+from gateway.scans.discovery_progress import PROGRESS_AFTER_SECONDS, is_of_discovery
 from tests.conftest import wait_until
 from tests.workspace.kubernetes.tcp_proxy import TcpProxy
 
@@ -29,7 +29,7 @@ import sys
 from gateway.scans import discovery_progress, kept_statements
 from lodge.cli import main
 discovery_progress.PROGRESS_AFTER_SECONDS = 0.0
-kept_statements.END_SECONDS = 3.0
+kept_statements.END_SECONDS = {end_seconds}
 sys.exit(main())
 """
 
@@ -46,10 +46,14 @@ def running(function):
 
 @pytest.fixture(scope="module")
 def start_early(start_lodge, spark_server):
-    """Start gateways that send the progress of each discovery."""
+    """Start gateways that send the progress of each discovery.
 
-    def start(*options, **others):
-        return start_lodge(*options, backend=spark_server, program=("-c", WITH_EARLY_PROGRESS), **others)
+    If the first stream of a statement has not ended after ``end_seconds``, another stream does not continue it.
+    """
+
+    def start(*, end_seconds=3.0, beside=None):
+        program = WITH_EARLY_PROGRESS.format(end_seconds=end_seconds)
+        return start_lodge(backend=spark_server, program=("-c", program), beside=beside)
 
     return start
 
@@ -62,6 +66,12 @@ def lodge(start_early):
 @pytest.fixture(scope="module")
 def other_lodge(start_early, lodge):
     return start_early(beside=lodge)
+
+
+@pytest.fixture(scope="module")
+def patient_lodge(start_early, lodge):
+    """A gateway that gives the streams of its statements time to end."""
+    return start_early(end_seconds=SECONDS, beside=lodge)
 
 
 @dataclass
@@ -152,9 +162,9 @@ def test_interrupt_ends_a_discovery_with_progress(own_spark, folder):
             rows.result(SECONDS)
 
 
-def test_client_that_lost_its_connection_continues_at_the_same_gateway(lodge, folder):
+def test_client_that_lost_its_connection_continues_at_the_same_gateway(patient_lodge, folder):
     progress = Progress()
-    with TcpProxy(int(lodge.target.rpartition(":")[2])) as proxy:
+    with TcpProxy(int(patient_lodge.target.rpartition(":")[2])) as proxy:
         spark = SparkSession.builder.remote(f"sc://127.0.0.1:{proxy.port}/").create()
         spark.registerProgressHandler(progress)
         with running(lambda: rows_of(spark, folder)) as rows:
@@ -357,19 +367,33 @@ def test_lost_creation_of_a_lasting_view_does_not_begin_later(client, stub, seco
         list(client.execute(stub, f"select * from global_temp.{name}"))
 
 
+def until_the_deadline(client, stub, text):
+    """Return the id of the last response to a statement whose stream has reached its deadline.
+
+    A statement is kept only if its client has received something before. A slow machine may need a later deadline.
+    """
+    for deadline_seconds in (5.0, 15.0, 45.0):
+        received = []
+        with pytest.raises(grpc.RpcError) as raised:
+            for response in client.execute(stub, text, deadline_seconds):
+                received.append(response.response_id)
+        assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        if received:
+            return received[-1]
+        client.start_statement()
+    pytest.fail("the statement has no progress")
+
+
 @pytest.mark.parametrize("statement", ["select * from dfs.`{}`", "create temporary table t as select * from dfs.`{}`"])
-def test_statement_continues_after_the_deadline_of_its_stream(client, stub, folder, statement):
-    stream = client.execute(stub, statement.format(folder.name), timeout=5.0)
-    with pytest.raises(grpc.RpcError) as raised:
-        for response in stream:  # noqa: B007 - the last one counts
-            pass
-    assert raised.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert is_of_discovery(response.response_id)
-    client.reattach(stub, response.response_id).cancel()  # before it has received anything
-    again = client.reattach(stub, response.response_id)
-    assert is_of_discovery(next(again).response_id)
-    folder.release()
-    responses = list(again)
+def test_statement_continues_after_the_deadline_of_its_stream(client, patient_lodge, folder, statement):
+    with stub_of(patient_lodge) as stub:
+        last_response_id = until_the_deadline(client, stub, statement.format(folder.name))
+        assert is_of_discovery(last_response_id)
+        client.reattach(stub, last_response_id).cancel()  # before it has received anything
+        again = client.reattach(stub, last_response_id)
+        assert is_of_discovery(next(again).response_id)
+        folder.release()
+        responses = list(again)
     assert rows_in(responses) == (["0_0"] if "create" in statement else list(range(ROWS)))
     assert responses[-1].HasField("result_complete")
 
@@ -406,10 +430,12 @@ def test_interrupted_statement_does_not_continue(client, stub, folder, has_strea
 def test_first_seconds_of_a_discovery_send_nothing(start_lodge, spark_server, client, lodge, folder):
     gateway = start_lodge(backend=spark_server, beside=lodge)
     with stub_of(gateway) as stub:
+        begun = time.monotonic()
         stream = client.execute(stub, f"select * from dfs.`{folder.name}`")
-        with running(lambda: list(stream)) as responses:
+        with running(lambda: [(time.monotonic() - begun, response) for response in stream]) as received:
             time.sleep(4)  # Spark reports progress every two seconds
             folder.release()
-            assert rows_in(responses.result(SECONDS)) == list(range(ROWS))
-            assert not any(is_of_discovery(each.response_id) for each in responses.result())
+            assert rows_in(response for _, response in received.result(SECONDS)) == list(range(ROWS))
+        of_discovery = [seconds for seconds, each in received.result() if is_of_discovery(each.response_id)]
+        assert all(seconds >= PROGRESS_AFTER_SECONDS for seconds in of_discovery)
     gateway.stop()

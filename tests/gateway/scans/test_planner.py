@@ -150,6 +150,7 @@ class SlowListing:
     def __init__(self):
         self.running = self.most = 0
         self.has_begun, self.may_end, self.has_ended = threading.Event(), threading.Event(), threading.Event()
+        self.are_many = threading.Event()
         self._lock = threading.Lock()
 
     def __call__(self, scan, on_progress):
@@ -169,6 +170,8 @@ class SlowListing:
         with self._lock:
             self.running += number
             self.most = max(self.most, self.running)
+            if self.running == MAX_LISTINGS:
+                self.are_many.set()
 
 
 @pytest.fixture
@@ -189,8 +192,9 @@ def start_plan(planner, workspaces, principal, path):
 async def test_slow_listings_of_one_client_do_not_delay_other_clients(workspaces, slow_listing):  # 5
     planner = ScanPlanner(make_workspace_reads(), lambda known, discovered: None)
     slow = [start_plan(planner, workspaces, "ann", ".") for _ in range(20)]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await start_plan(planner, workspaces, "bob", "b.json")
+        assert await asyncio.to_thread(slow_listing.are_many.wait, 20)
         slow_listing.may_end.set()
         await asyncio.gather(*slow)
     assert slow_listing.most == MAX_LISTINGS
@@ -199,7 +203,7 @@ async def test_slow_listings_of_one_client_do_not_delay_other_clients(workspaces
 async def test_listing_ends_with_its_statement(workspaces, slow_listing):  # 5
     planner = ScanPlanner(make_workspace_reads(), lambda known, discovered: None)
     slow = start_plan(planner, workspaces, "ann", ".")
-    assert await asyncio.to_thread(slow_listing.has_begun.wait, 5)
+    assert await asyncio.to_thread(slow_listing.has_begun.wait, 20)
     slow.cancel()
-    assert await asyncio.to_thread(slow_listing.has_ended.wait, 5)
+    assert await asyncio.to_thread(slow_listing.has_ended.wait, 20)
     assert not slow_listing.may_end.is_set()

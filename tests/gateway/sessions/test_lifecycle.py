@@ -43,13 +43,13 @@ def nap() -> int:
     """Sleep longer than the idle timeout of the test."""
     import time
 
-    time.sleep(3)
+    time.sleep(6)
     return 1
 
 
 @pytest.mark.slow
 def test_guarantee_2_idle_session_ends_and_busy_session_does_not(start_lodge, spark_server, connect, wait_until):
-    gateway = start_lodge("--session-idle-timeout", "1s", *TIMES, backend=spark_server)
+    gateway = start_lodge("--session-idle-timeout", "3s", *TIMES, backend=spark_server)
     idle, busy = connect(gateway), connect(gateway)
     idle.sql("create temporary table t as select 1 a").collect()
     busy.sql("create temporary table t as select 1 a").collect()

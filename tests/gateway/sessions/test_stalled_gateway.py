@@ -142,7 +142,7 @@ def test_gateway_that_stalls_longer_than_its_lease_keeps_its_sessions(
 ) -> None:
     gateway.use_session()
     [before] = gateway.records.list()
-    gateway.block(LIMIT_SECONDS)
+    gateway.block(1.5 * LEASE_SECONDS)
     wait_until(lambda: "event_loop_stalled" in gateway.log(), "the stall is noticed")
     assert "unavailable" in gateway.use_session(), "the gateway answers after the stall"
     wait_until(lambda: "event_loop_recovered" in gateway.log(), "the end of the stall is noticed")

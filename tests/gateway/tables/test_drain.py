@@ -146,7 +146,7 @@ def test_permanent_table_is_finished_or_undone(start_lodge, spark_server, connec
 
 
 def test_statement_continues_while_its_client_follows_it_at_another_gateway(start_lodge, spark_server, connect):
-    options = (*TIMES, "--detached-timeout", "1s")
+    options = (*TIMES, "--detached-timeout", "3s")
     gateway = start_lodge(*options, backend=spark_server)
     peer = start_lodge(*options, backend=spark_server, beside=gateway)
     spark = connect(gateway, user_id="ada")

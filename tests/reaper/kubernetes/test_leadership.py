@@ -63,7 +63,7 @@ def test_killed_leader_is_replaced_after_its_lease(new_world: Callable[..., Any]
     leader.signal(signal.SIGKILL)
     killed = time.monotonic()
     wait_until(standby.leads, "the other one leads")
-    assert world.lease_seconds - 1 < time.monotonic() - killed < world.lease_seconds + 3
+    assert world.lease_seconds - 1 < time.monotonic() - killed < world.lease_seconds + 10
     assert_acts(world, wait_until)
 
 

@@ -17,7 +17,7 @@ from workspace.kubernetes.leases import PodIdentity
 def test_session_of_dead_gateway_ends_with_status_event_log_and_metric(
     new_world: Callable[..., Any], wait_until: WaitUntil
 ) -> None:
-    world = new_world()
+    world = new_world(grace_seconds=5.0)
     alive, dead = world.start_gateway("alive"), world.start_gateway("dead")
     kept, stored = world.start_session("alive"), world.start_session("dead")
     reaper = world.start_reaper()
@@ -108,7 +108,7 @@ def test_live_gateway_has_grace_period_after_deletion_of_connectsession(
 def test_lost_node_starts_grace_period_but_lease_must_expire(
     new_world: Callable[..., Any], cluster: Any, node: Any, wait_until: WaitUntil
 ) -> None:
-    world = new_world(lease_seconds=14.0, grace_seconds=8.0)
+    world = new_world(lease_seconds=20.0, grace_seconds=12.0)
     pod = node.pod(world.namespace, "gateway-0")
     identity = PodIdentity("gateway-0", pod.metadata.uid, node.name)
     gateway = world.start_gateway("gateway", identity)

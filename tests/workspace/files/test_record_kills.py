@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixture_types import KilledAt, NewRoot
+from tests.fixture_types import KilledAt, NewRoot, WaitUntil
 from tests.forks import create_fork
 from tests.records import a_record
 from workspace.files.record_directories import LEFTOVER_SECONDS
@@ -134,7 +134,7 @@ def test_files_guarantee_2_killed_delete_is_complete_or_not_and_cleaned_up(
     assert outcomes == {"done", "not done"}
 
 
-def test_directory_guarantee_4_random_kills_lose_no_confirmed_change(root: Path) -> None:
+def test_directory_guarantee_4_random_kills_lose_no_confirmed_change(root: Path, wait_until: WaitUntil) -> None:
     name = FileSessionRecords(root).create(a_record()).record.name
     confirmed = root / "confirmed"
     chance = random.Random(20)  # noqa: S311 - not for secrets
@@ -146,16 +146,19 @@ def test_directory_guarantee_4_random_kills_lose_no_confirmed_change(root: Path)
                 update_record(records, name, lambda r: replace(r, created_at=str(int(r.created_at) + 1)))
                 file.write(b"+")
 
+    confirmed.touch()
     kills = 0
     for _ in range(8):
+        size = confirmed.stat().st_size
         workers = [create_fork(increment_for_ever) for _ in range(3)]
         for worker in workers:
             worker.start()
-        time.sleep(chance.uniform(0.01, 0.08))  # any length will do
+        wait_until(lambda size=size: confirmed.stat().st_size > size, "a change is confirmed")  # type: ignore[misc]
+        time.sleep(chance.uniform(0.0, 0.08))  # any length will do
         for worker in workers:
             worker.kill()
             worker.join()
             kills += 1
     count = int(FileSessionRecords(root).read(name).record.created_at)
     assert confirmed.stat().st_size <= count <= confirmed.stat().st_size + kills
-    assert count > 0
+    assert count >= 8

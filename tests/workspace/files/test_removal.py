@@ -5,8 +5,8 @@ import errno
 import os
 import subprocess
 import threading
-import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -397,22 +397,20 @@ def test_purge_of_many_files_does_not_delay_another_purge(locations: FileSession
     for session in (SESSION, other):
         locations.move_to_trash(session)
     (large,), (small,) = locations.trash_of(SESSION), locations.trash_of(other)
-    begun = threading.Event()
+    begun, proceed = threading.Event(), threading.Event()
 
-    def is_begun() -> bool:
+    def wait_in_the_middle() -> bool:
         begun.set()
+        assert proceed.wait(10), "the other purge ends"
         return False
 
-    purging = threading.Thread(target=locations.purge, args=(large, is_begun))
-    purging.start()
-    assert begun.wait(10)
-    begun_seconds = time.monotonic()
-    locations.purge(small)
-    small_seconds = time.monotonic() - begun_seconds
-    is_still_at_it = purging.is_alive()
-    purging.join()
-    assert is_still_at_it, "the large one was too quick to tell"
-    assert small_seconds < time.monotonic() - begun_seconds
+    with ThreadPoolExecutor(2) as threads:
+        purging = threads.submit(locations.purge, large, wait_in_the_middle)
+        assert begun.wait(10)
+        assert threads.submit(locations.purge, small).result(10)
+        assert locations.trash() == [large]
+        proceed.set()
+        assert purging.result(60)
     assert not locations.trash()
 
 

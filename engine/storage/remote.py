@@ -71,7 +71,7 @@ _HDFS_REQUEST_SECONDS = 8.0
 
 _BROKEN = "the storage does not answer, or the connection broke; run the statement again"
 _NO_BUCKET = "the bucket of the workspace does not exist; correct the URI of the workspace"
-_STATUS = r"(?:HTTP status |http_status_code=|Azure Error: \[\w*\] )"
+_STATUS = r"(?:HTTP status (?:code: )?|http_status_code=|Azure Error: \[\w*\] )"
 """What precedes the status of a response in the messages for S3, Google Cloud Storage and Azure."""
 _REASONS = (
     ("EXPIRED|ExpiredToken", "the credentials have expired; renew them"),

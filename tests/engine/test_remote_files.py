@@ -7,8 +7,10 @@ import itertools
 import json
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pyarrow as pa
 import pytest
@@ -334,6 +336,48 @@ def test_storage_that_is_down_is_an_error_without_address(server_type, cloud_pro
         lake.read("d")
     assert server.endpoint not in str(raised.value)
     assert "127.0.0.1" not in str(raised.value)
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """Answers every request with the status of the server."""
+
+    def do_GET(self):
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_HEAD = do_GET  # noqa: N815 - the name of the base class
+
+    def log_message(self, *_):
+        """Write nothing."""
+
+
+@pytest.fixture(scope="module")
+def refusing_server():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server, ThreadPoolExecutor(1) as thread:
+        thread.submit(server.serve_forever)
+        yield server
+        server.shutdown()
+
+
+@pytest.mark.parametrize("place", ["gs://b/d?anonymous=true&", "abfss://c@account.dfs.core.windows.net/d?"])
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (401, "the credentials of the process do not allow it"),
+        (403, "the credentials of the process do not allow it"),
+        (429, "too many"),
+        (500, "does not answer"),
+        (503, "too many"),
+    ],
+)
+def test_status_of_a_response_is_the_reason(refusing_server, monkeypatch, place, status, reason):  # 4
+    monkeypatch.setattr("engine.storage.remote._RETRY_TIME", timedelta(seconds=1))
+    monkeypatch.setenv("AZURE_STORAGE_KEY", "00000000")
+    refusing_server.status = status
+    root = f"{place}endpoint_override=127.0.0.1:{refusing_server.server_port}&scheme=http"
+    with pytest.raises(UnreadableFileError, match=reason):
+        list_files(ScanSource("lake", root, "d"))
 
 
 def test_digits_of_an_address_are_no_cause(monkeypatch):  # 4

@@ -71,12 +71,12 @@ _HDFS_REQUEST_SECONDS = 8.0
 
 _BROKEN = "the storage does not answer, or the connection broke; run the statement again"
 _NO_BUCKET = "the bucket of the workspace does not exist; correct the URI of the workspace"
-_STATUS = r"(?:HTTP status (?:code: )?|http_status_code=|Azure Error: \[\w*\] )"
-"""What precedes the status of a response in the messages for S3, Google Cloud Storage and Azure."""
+_STATUS = r"""(?:HTTP status (?:code: )?|http_status_code=|"code":\s*|<title>Error |Azure Error: \[\w*\] )"""
+"""The text before the status of a response in the messages of S3, Google Cloud Storage and Azure."""
 _REASONS = (
     ("EXPIRED|ExpiredToken", "the credentials have expired; renew them"),
     (
-        "DENIED|AccessDenied|SIGNATURE|INVALID_ACCESS|INVALID_CLIENT|UNRECOGNIZED_CLIENT|Forbidden|Unauthorized|Authentication|Credential"
+        "DENIED|UNAUTHENTICATED|AccessDenied|SIGNATURE|INVALID_ACCESS|INVALID_CLIENT|UNRECOGNIZED_CLIENT|Forbidden|Unauthorized|Authentication|Credential"
         rf"|{_STATUS}40[13]\b",
         "the credentials of the process do not allow it; check its role, its profile or its environment variables",
     ),

@@ -339,12 +339,14 @@ def test_storage_that_is_down_is_an_error_without_address(server_type, cloud_pro
 
 
 class Refusing(BaseHTTPRequestHandler):
-    """Answers every request with the status of the server."""
+    """Answers every request with the status and the body of the server."""
 
     def do_GET(self):
         self.send_response(self.server.status)
-        self.send_header("Content-Length", "0")
+        self.send_header("Content-Length", str(len(self.server.body)))
         self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(self.server.body)
 
     do_HEAD = do_GET  # noqa: N815 - the name of the base class
 
@@ -352,15 +354,25 @@ class Refusing(BaseHTTPRequestHandler):
         """Write nothing."""
 
 
-@pytest.fixture(scope="module")
-def refusing_server():
+@pytest.fixture
+def refusing_server(monkeypatch):
+    monkeypatch.setattr("engine.storage.remote._RETRY_TIME", timedelta(seconds=1))
+    monkeypatch.setenv("AZURE_STORAGE_KEY", "00000000")
     with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server, ThreadPoolExecutor(1) as thread:
         thread.submit(server.serve_forever)
         yield server
         server.shutdown()
 
 
-@pytest.mark.parametrize("place", ["gs://b/d?anonymous=true&", "abfss://c@account.dfs.core.windows.net/d?"])
+@pytest.mark.parametrize(
+    ("place", "body"),
+    [
+        ("gs://b/d?anonymous=true&", ""),
+        ("gs://b/d?anonymous=true&", '{{"error": {{"code": {status}, "message": "no"}}}}'),
+        ("gs://b/d?anonymous=true&", "<html><title>Error {status} (Refused)!!1</title></html>"),
+        ("abfss://c@account.dfs.core.windows.net/d?", ""),
+    ],
+)
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
@@ -371,10 +383,8 @@ def refusing_server():
         (503, "too many"),
     ],
 )
-def test_status_of_a_response_is_the_reason(refusing_server, monkeypatch, place, status, reason):  # 4
-    monkeypatch.setattr("engine.storage.remote._RETRY_TIME", timedelta(seconds=1))
-    monkeypatch.setenv("AZURE_STORAGE_KEY", "00000000")
-    refusing_server.status = status
+def test_status_of_a_response_is_the_reason(refusing_server, place, body, status, reason):  # 4
+    refusing_server.status, refusing_server.body = status, body.format(status=status).encode()
     root = f"{place}endpoint_override=127.0.0.1:{refusing_server.server_port}&scheme=http"
     with pytest.raises(UnreadableFileError, match=reason):
         list_files(ScanSource("lake", root, "d"))
@@ -383,7 +393,7 @@ def test_status_of_a_response_is_the_reason(refusing_server, monkeypatch, place,
 def test_digits_of_an_address_are_no_cause(monkeypatch):  # 4
     """A port can contain the digits of a status such as 429, Too Many Requests."""
     monkeypatch.setenv("AZURE_STORAGE_KEY", "00000000")
-    with closed_port(range(24_290, 24_300)) as port:
+    with closed_port(range(14_290, 14_300)) as port:
         root = f"abfss://c@account.dfs.core.windows.net/d?endpoint_override=127.0.0.1:{port}&scheme=http"
         with pytest.raises(UnreadableFileError, match="the storage does not answer"):
             list_files(ScanSource("lake", root, "d"))
@@ -391,7 +401,7 @@ def test_digits_of_an_address_are_no_cause(monkeypatch):  # 4
 
 @contextmanager
 def closed_port(ports):
-    """Yield one of these ports. It refuses connections, and nobody else uses it meanwhile."""
+    """Yield one of these ports. It refuses connections, and no other process can use it."""
     with socket.socket() as taken:
         for port in ports:
             with suppress(OSError):

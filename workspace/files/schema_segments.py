@@ -2,7 +2,7 @@
 
 The guarantees are those of :mod:`workspace.schema_segments`. A segment is written to a temporary file of the same
 directory, and renamed. A process that is killed in between leaves the temporary file. :meth:`remove` removes it with
-the last segment of its scan.
+the last segment of its scan. If another process is writing at that moment, it writes its file again.
 """
 
 import os
@@ -10,6 +10,8 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+
+import tenacity
 
 from workspace.files.layout import Layout
 from workspace.files.private_files import (
@@ -24,6 +26,8 @@ from workspace.files.roots import home_of
 from workspace.schema_segments import ListedSegment, ScanKey, Segment, parse_segment
 
 _TEMPORARY = ".temporary-"
+_ATTEMPTS = 10
+"""How often a segment is written. An attempt fails only if the last segment of the scan is removed at the same time."""
 
 
 class FileSchemaSegments:
@@ -48,6 +52,11 @@ class FileSchemaSegments:
         except FileNotFoundError:
             return None
 
+    @tenacity.retry(
+        retry=tenacity.retry_if_exception_type(FileNotFoundError),
+        stop=tenacity.stop_after_attempt(_ATTEMPTS),
+        reraise=True,
+    )
     def write(self, segment: Segment, content: bytes) -> None:
         """Write a new segment."""
         make_private_directory(self._directory)

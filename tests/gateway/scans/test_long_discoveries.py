@@ -367,7 +367,7 @@ def test_lost_creation_of_a_lasting_view_does_not_begin_later(client, stub, seco
         list(client.execute(stub, f"select * from global_temp.{name}"))
 
 
-def until_the_deadline(client, stub, text):
+def execute_until_the_deadline(client, stub, text):
     """Return the id of the last response to a statement whose stream has reached its deadline.
 
     A statement is kept only if its client has received something before. A slow machine may need a later deadline.
@@ -387,7 +387,7 @@ def until_the_deadline(client, stub, text):
 @pytest.mark.parametrize("statement", ["select * from dfs.`{}`", "create temporary table t as select * from dfs.`{}`"])
 def test_statement_continues_after_the_deadline_of_its_stream(client, patient_lodge, folder, statement):
     with stub_of(patient_lodge) as stub:
-        last_response_id = until_the_deadline(client, stub, statement.format(folder.name))
+        last_response_id = execute_until_the_deadline(client, stub, statement.format(folder.name))
         assert is_of_discovery(last_response_id)
         client.reattach(stub, last_response_id).cancel()  # before it has received anything
         again = client.reattach(stub, last_response_id)

@@ -21,7 +21,7 @@ from workspace.files.session_records import FileSessionRecords
 
 pytestmark = pytest.mark.slow
 
-LEASE_SECONDS = 1.0
+LEASE_SECONDS = 2.0
 GRACE_SECONDS = 0.5
 LIMIT_SECONDS = 2 * LEASE_SECONDS
 GATEWAY = """

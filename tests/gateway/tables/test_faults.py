@@ -20,7 +20,10 @@ from workspace.record_changes import find_table
 ROWS = 20
 TIMES = ("--lease-duration", "1s", "--grace-period", "1s")
 TIME_TO_ADOPT = ("--lease-duration", "1s", "--grace-period", "15s")
-"""For gateways that complete the statements of others: a slow machine must not let the reaper undo them before."""
+"""Times for gateways that complete the statements of others.
+
+The grace period is long, so that the reaper does not undo a statement first on a slow machine.
+"""
 WITH_SHORT_REATTACH = """
 import sys
 from gateway import backend_session

@@ -153,7 +153,7 @@ def test_directory_guarantee_4_random_kills_lose_no_confirmed_change(root: Path,
         workers = [create_fork(increment_for_ever) for _ in range(3)]
         for worker in workers:
             worker.start()
-        wait_until(lambda size=size: confirmed.stat().st_size > size, "a change is confirmed")  # type: ignore[misc]
+        wait_until(lambda size=size: confirmed.stat().st_size > size, "a change is confirmed")  # type: ignore[misc] # mypy cannot infer a lambda with a default
         time.sleep(chance.uniform(0.0, 0.08))  # any length will do
         for worker in workers:
             worker.kill()

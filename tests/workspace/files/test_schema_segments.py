@@ -2,6 +2,9 @@
 
 import stat
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -45,3 +48,23 @@ def test_temporary_file_of_a_killed_process_goes_with_the_last_segment(tmp_path:
     assert [listed.segment for listed in segments.list()] == [segment]
     segments.remove([segment])
     assert not directory.exists()
+
+
+@pytest.mark.parametrize("step", ["open_directory", "write_private_file", "os.rename"])
+def test_segment_is_written_although_the_last_one_is_removed_at_any_step(tmp_path: Path, step: str) -> None:
+    FileSessionLocations(tmp_path).initialise()
+    segments, last, new = FileSchemaSegments(tmp_path), Segment.new(SCAN), Segment.new(SCAN)
+    segments.write(last, b"")
+    path = f"workspace.files.schema_segments.{step}"
+    original, removals = resolve_name(path), []
+
+    def remove_the_last(*arguments: Any, **more: Any) -> Any:
+        if not removals:
+            removals.append(last)
+            segments.remove([last])
+        return original(*arguments, **more)
+
+    with mock.patch(path, side_effect=remove_the_last):
+        segments.write(new, b"new")
+    assert [listed.segment for listed in segments.list()] == [new]
+    assert segments.read(new) == b"new"

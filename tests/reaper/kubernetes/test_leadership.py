@@ -33,46 +33,38 @@ def assert_acts(world: Any, wait_until: WaitUntil) -> None:
 
 @pytest.mark.slow
 def test_stopped_leader_hands_over_at_once(new_world: Callable[..., Any], wait_until: WaitUntil) -> None:
-    world = new_world(lease_seconds=20.0)
+    world = new_world(lease_seconds=3600.0)
     leader, standby = two_reapers(world, wait_until)
     stored = world.start_session()
     wait_until(lambda: world.is_gone(stored), "the leader acts")
-    leader.signal(signal.SIGTERM)
-    stopped_seconds = time.monotonic()
-    wait_until(standby.leads, "the other one leads")
-    assert time.monotonic() - stopped_seconds < world.lease_seconds / 2
-    assert leader.process.wait(30) == 0
+    leader.stop()
+    wait_until(standby.leads, "the other one leads long before the lease expires")
     assert leader.log()[-1]["event"] == "reaper_stopped"
     assert world.leader_lease().spec.lease_transitions == 1
     assert_acts(world, wait_until)
 
 
 def test_stop_just_before_the_lease_is_read_does_not_wait(late_event: Any) -> None:
-    election = LeaderElection(mock.Mock(), duration_seconds=100.0)
+    election = LeaderElection(mock.Mock(), duration_seconds=1000.0)
     with mock.patch.object(election, "_wake", late_event):
         with election.running(is_fit=lambda: False, on_change=lambda: None):
-            assert late_event.is_about_to_be_cleared.wait(10)
+            assert late_event.is_about_to_be_cleared.wait(60)
             stopped_seconds = time.monotonic()
-        assert time.monotonic() - stopped_seconds < 5
+        assert time.monotonic() - stopped_seconds < 100, "it waits for the next attempt"
 
 
 @pytest.mark.slow
-def test_killed_leader_is_replaced_after_its_lease(new_world: Callable[..., Any], wait_until: WaitUntil) -> None:
-    world = new_world(lease_seconds=3.0)
-    leader, standby = two_reapers(world, wait_until)
-    leader.signal(signal.SIGKILL)
-    killed = time.monotonic()
-    wait_until(standby.leads, "the other one leads")
-    assert world.lease_seconds - 1 < time.monotonic() - killed < world.lease_seconds + 10
-    assert_acts(world, wait_until)
-
-
-@pytest.mark.slow
-def test_leader_paused_past_its_lease_stops_leading(new_world: Callable[..., Any], wait_until: WaitUntil) -> None:
-    world = new_world(lease_seconds=3.0)
+def test_silent_leader_is_replaced_after_its_lease_and_stops_leading(
+    new_world: Callable[..., Any], wait_until: WaitUntil
+) -> None:
+    world = new_world(lease_seconds=10.0)
     leader, standby = two_reapers(world, wait_until)
     leader.signal(signal.SIGSTOP)
+    last = world.leader_lease().spec
+    assert last.holder_identity == leader.events("leadership_acquired")[-1]["identity"]
     wait_until(standby.leads, "the other one leads")
+    waited = world.leader_lease().spec.acquire_time - last.renew_time
+    assert waited.total_seconds() > world.lease_seconds - 0.1, "clocks may differ a little"
     stored = world.start_session()
     wait_until(lambda: world.is_gone(stored), "the other one acts")
     leader.signal(signal.SIGCONT)
@@ -87,7 +79,7 @@ def test_leader_paused_past_its_lease_stops_leading(new_world: Callable[..., Any
 def test_leader_without_api_server_stops_before_another_leads(
     new_own_world: Callable[..., Any], own_cluster: Any, wait_until: WaitUntil
 ) -> None:
-    world = new_own_world(lease_seconds=4.0)
+    world = new_own_world(lease_seconds=10.0)
     leader, standby = two_reapers(world, wait_until)
     with own_cluster.api_server.paused():
         wait_until(lambda: leader.has_logged("leadership_lost"), "the leader has stopped leading")
@@ -101,7 +93,7 @@ def test_leader_without_api_server_stops_before_another_leads(
 def test_nothing_is_deleted_while_the_api_server_is_down(
     new_own_world: Callable[..., Any], own_cluster: Any, wait_until: WaitUntil
 ) -> None:
-    world = new_own_world(lease_seconds=3.0, grace_seconds=3.0)
+    world = new_own_world(lease_seconds=9.0, grace_seconds=3.0)
     alive = world.start_gateway("alive")
     living = world.start_session("alive")
     leader, standby = two_reapers(world, wait_until)
@@ -113,7 +105,7 @@ def test_nothing_is_deleted_while_the_api_server_is_down(
         wait_until(lambda: leader.has_logged("reaper_held_back"), "it logs the hold")
         assert leader.get("/readyz")[0] == 503
         assert leader.get("/healthz")[0] == 200
-        away = 3 * (world.lease_seconds + world.grace_seconds)
+        away = 1.5 * (world.lease_seconds + world.grace_seconds)
         wait_until(lambda: time.monotonic() - stopped > away, "all leases would have expired", 60)
         assert orphan.exists()
         assert world.locations.path(dead.record.session_uuid).exists()

@@ -17,12 +17,12 @@ from workspace.kubernetes.leases import PodIdentity
 def test_session_of_dead_gateway_ends_with_status_event_log_and_metric(
     new_world: Callable[..., Any], wait_until: WaitUntil
 ) -> None:
-    world = new_world(grace_seconds=5.0)
+    world = new_world(grace_seconds=8.0)
     alive, dead = world.start_gateway("alive"), world.start_gateway("dead")
     kept, stored = world.start_session("alive"), world.start_session("dead")
     reaper = world.start_reaper()
     wait_until(lambda: world.conditions(stored).get("Owned") == ("True", "Held"), "the status shows the owner")
-    dead.die()
+    dead.stop()
     wait_until(
         lambda: world.conditions(stored).get("Owned") == ("False", "HolderGone"), "the status shows the lost owner"
     )
@@ -66,7 +66,7 @@ def test_reaper_without_access_to_nodes_logs_it_once_and_works(
     world = new_world(sees_nodes=False)
     reaper = world.start_reaper()
     wait_until(lambda: reaper.has_logged("objects_not_watched"), "it logs that")
-    stored = world.start_session("dead")
+    stored = world.start_session()
     wait_until(lambda: world.is_gone(stored), "the session is gone")
     assert [line["resource"] for line in reaper.events("objects_not_watched")] == ["nodes"]
 
@@ -89,7 +89,7 @@ def test_deleted_connectsession_ends_at_once_without_live_gateway(
 def test_live_gateway_has_grace_period_after_deletion_of_connectsession(
     new_world: Callable[..., Any], wait_until: WaitUntil
 ) -> None:
-    world = new_world(grace_seconds=4.0)
+    world = new_world(grace_seconds=8.0)
     gateway = world.start_gateway("alive")
     stored = world.start_session("alive")
     world.start_reaper()
@@ -98,7 +98,6 @@ def test_live_gateway_has_grace_period_after_deletion_of_connectsession(
     world.ask_to_delete(stored)
     condition = ("False", "DeletionRequested")
     wait_until(lambda: world.conditions(stored).get("Owned") == condition, "the status shows the request")
-    assert world.is_there(stored)
     wait_until(lambda: world.is_gone(stored), "the session is gone")
     assert time.monotonic() - asked >= world.grace_seconds
     gateway.die()
@@ -115,15 +114,19 @@ def test_lost_node_starts_grace_period_but_lease_must_expire(
     stored = world.start_session("gateway")
     reaper = world.start_reaper()
     wait_until(lambda: world.conditions(stored).get("Owned") == ("True", "Held"), "the status is written")
-    gateway.die()
     died = time.monotonic()
+    gateway.die()
     node.fail()
     condition = ("Unknown", "HolderInDoubt")
-    wait_until(lambda: world.conditions(stored).get("Owned") == condition, "the gateway is doubted", 60)
-    wait_until(lambda: world.is_gone(stored), "the session is gone", 60)
-    took = time.monotonic() - died
-    assert took >= world.lease_seconds * 3 / 4 - 1, "a lost node does not prove the end"
-    assert took <= world.lease_seconds + world.grace_seconds - 2, "the grace period runs during the lease"
+    wait_until(lambda: world.conditions(stored).get("Owned") == condition, "the gateway is doubted")
+    wait_until(
+        lambda: world.conditions(stored).get("Owned") != condition, "the lease has expired, or the session is gone"
+    )
+    expired = time.monotonic()
+    wait_until(lambda: world.is_gone(stored), "the session is gone")
+    gone = time.monotonic()
+    assert gone - died >= world.lease_seconds, "a lost node does not prove the end"
+    assert gone - expired < world.grace_seconds, "the grace period runs during the lease, not after it"
     assert reaper.has_logged("session_reaped")
     node.recover()
 
@@ -132,7 +135,7 @@ def test_lost_node_starts_grace_period_but_lease_must_expire(
 def test_gateway_is_gone_when_the_kubelet_reports_the_end_of_its_pod(
     new_world: Callable[..., Any], cluster: Any, node: Any, wait_until: WaitUntil
 ) -> None:
-    world = new_world(lease_seconds=60.0)
+    world = new_world(lease_seconds=3600.0)
     pod = node.pod(world.namespace, "gateway-0")
     gateway = world.start_gateway("gateway", PodIdentity("gateway-0", pod.metadata.uid, node.name))
     stored = world.start_session("gateway")
@@ -152,7 +155,7 @@ def test_gateway_is_gone_when_the_kubelet_reports_the_end_of_its_pod(
     CoreV1Api(cluster.client).patch_namespaced_pod_status(
         "gateway-0", world.namespace, {"status": {"phase": "Failed", "containerStatuses": [container]}}
     )
-    wait_until(lambda: world.is_gone(stored), "the session is gone long before its lease expires", 20)
+    wait_until(lambda: world.is_gone(stored), "the session is gone long before its lease expires")
 
 
 @pytest.mark.slow
@@ -186,6 +189,7 @@ def test_status_shows_backend_availability_and_nothing_is_deleted(
 @pytest.mark.slow
 def test_mass_expiry_waits_for_the_token_at_the_lease(new_world: Callable[..., Any], wait_until: WaitUntil) -> None:
     world = new_world()
+    world.start_gateway("dead").stop()
     sessions = [world.start_session("dead") for _ in range(6)]
     options = ("--mass-expiry-share=0.5", "--mass-expiry-minimum=5")
     first = world.start_reaper(*options)
@@ -203,7 +207,7 @@ def test_mass_expiry_waits_for_the_token_at_the_lease(new_world: Callable[..., A
     wait_until(lambda: world.is_gone(one_more), "a requested deletion does not wait")
     assert all(world.is_there(stored) for stored in sessions)
 
-    first.end()
+    first.stop()
     second = world.start_reaper(*options)
     wait_until(lambda: second.has_logged("reaper_held_back"), "the next reaper warns as well")
     assert second.events("reaper_held_back")[0]["confirm_with"] == warning["confirm_with"], (
@@ -219,18 +223,24 @@ def test_mass_expiry_waits_for_the_token_at_the_lease(new_world: Callable[..., A
 def test_api_requests_do_not_grow_with_the_number_of_sessions(
     new_own_world: Callable[..., Any], own_cluster: Any, wait_until: WaitUntil
 ) -> None:
-    world = new_own_world(lease_seconds=3.0, grace_seconds=3.0)
+    world = new_own_world()
     gateway = world.start_gateway("alive")
     asked = []
+
+    def wait_for_passes(reaper: Any, count: int) -> None:
+        before = reaper.passes()
+        wait_until(lambda: reaper.passes() >= before + count, f"{count} passes")
+
     for more, together in ((3, 3), (97, 100)):
         for _ in range(more):
             world.start_session("alive")
         reaper = world.start_reaper()
         wait_until(lambda all_of=together: world.owned_sessions() == all_of, "every status is written", 60)
-        before, begun = _requests(own_cluster, "connectsessions"), time.monotonic()
-        wait_until(lambda begun=begun: time.monotonic() - begun > 10, "some time has passed")
+        wait_for_passes(reaper, 2)  # until the API server has counted these requests
+        before = _requests(own_cluster, "connectsessions")
+        wait_for_passes(reaper, 20)
         asked.append(_requests(own_cluster, "connectsessions") - before)
-        reaper.end()
+        reaper.stop()
     assert max(asked) <= 4, asked
     gateway.die()
 

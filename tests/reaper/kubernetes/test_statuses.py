@@ -30,6 +30,8 @@ from workspace.records import Phase
 from workspace.storage_paths import StoragePath
 from workspace.trash_entries import TrashEntry
 
+DEADLINE_SECONDS = 60
+
 
 class LocationsThatRefuseToMove(FileSessionLocations):
     """Locations that cannot be moved to the trash until the storage is repaired."""
@@ -80,7 +82,7 @@ def run_operator(world: Any, locations: FileSessionLocations, *report_handlers: 
         yield
     finally:
         operator.stop()
-        thread.join(30)
+        thread.join(DEADLINE_SECONDS)
         assert not thread.is_alive()
 
 
@@ -91,13 +93,13 @@ def test_stop_just_before_a_wait_ends_the_thread(leads: bool, question: int) -> 
     def leads_during_the_stop() -> bool:
         if next(questions) == question:  # the last question before the wait
             leaving.start()
-            time.sleep(0.3)
+            assert statuses._stop.wait(DEADLINE_SECONDS)
         return leads
 
     statuses = Statuses(mock.Mock(), lambda address: None, leads_during_the_stop)
     with mock.patch.object(statuses, "_read_all", return_value={}):
-        statuses.__enter__()._thread.join(10)
-    leaving.join(10)
+        statuses.__enter__()._thread.join(DEADLINE_SECONDS)
+    leaving.join(DEADLINE_SECONDS)
     assert not leaving.is_alive()
 
 

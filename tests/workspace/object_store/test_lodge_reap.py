@@ -53,7 +53,7 @@ def test_reaper_removes_dead_sessions_keeps_live_ones_and_reports(
     orphan = SessionUuid(str(uuid.uuid4()))
     reaper = world.start_reaper()
     wait_until(lambda: world.conditions(stored).get("Owned") == ("True", "Held"), "the reaper works")
-    dead.die()
+    dead.stop()
     world.make_location(orphan)
     wait_until(lambda: world.is_gone(stored), "the dead session is gone")
     place = f"{world.storage.address.storage_path}/{stored.record.session_uuid}"
@@ -79,7 +79,7 @@ def test_reaper_deletes_nothing_while_the_store_is_away_or_emptied(
 
     wait_until(lambda: world.conditions(stored).get("Owned") == ("True", "Held"), "the reaper works")
     server.process.kill()
-    gateway.die()
+    gateway.stop()
     wait_until(lambda: is_told("cannot be reached"), "the reaper holds back", 60)
     assert world.object(stored) is not None
     server.process.start()

@@ -54,6 +54,7 @@ class FileSystems:
         max_listings: How many of them can be listings.
         hung_seconds: How long an access can take without progress before the file system may be considered hung.
         hung_remote_seconds: The same for object stores and HDFS.
+        monotonic: A function that returns the current time of a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -62,11 +63,13 @@ class FileSystems:
         max_listings: int = MAX_LISTINGS,
         hung_seconds: float = HUNG_SECONDS,
         hung_remote_seconds: float = HUNG_REMOTE_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_accesses = max_accesses
         self._max_listings = max_listings
         self._hung_seconds = hung_seconds
         self._hung_remote_seconds = hung_remote_seconds
+        self._monotonic = monotonic
         self._changed = threading.Condition()
         self._accesses: dict[str, list[_Access]] = {}
 
@@ -93,13 +96,13 @@ class FileSystems:
         with self._begin(workspace, is_listing=True) as access:
 
             def progress() -> None:
-                access.progressed_seconds = time.monotonic()
+                access.progressed_seconds = self._monotonic()
 
             yield progress
 
     @contextmanager
     def _begin(self, workspace: Workspace, *, is_listing: bool) -> Iterator[_Access]:
-        access = _Access(is_listing, time.monotonic())
+        access = _Access(is_listing, self._monotonic())
         if not (workspace.is_file_based or workspace.is_remote_source):
             yield access
             return
@@ -109,7 +112,7 @@ class FileSystems:
                 if self._is_hung(blocking, workspace):
                     raise _hung(workspace)
                 self._changed.wait(_LOOK_SECONDS)
-            access.progressed_seconds = time.monotonic()
+            access.progressed_seconds = self._monotonic()
             self._accesses.setdefault(root, []).append(access)
         try:
             yield access
@@ -141,7 +144,7 @@ class FileSystems:
 
     def _is_hung(self, accesses: Sequence[_Access], workspace: Workspace) -> bool:
         limit_seconds = self._hung_remote_seconds if workspace.is_remote_source else self._hung_seconds
-        return time.monotonic() - min(access.progressed_seconds for access in accesses) >= limit_seconds
+        return self._monotonic() - min(access.progressed_seconds for access in accesses) >= limit_seconds
 
 
 def _hung(workspace: Workspace) -> GatewayError:

@@ -11,6 +11,10 @@ import pytest
 
 from gateway.errors import GatewayError, storage_unavailable
 from gateway.pools import Pool
+from tests.gateway.loop_clock import LoopClock
+
+SECONDS = 60.0
+"""A timeout that passes only if a test sets the clock forward."""
 
 
 def make_pool(threads=2, **settings):
@@ -24,11 +28,11 @@ async def hanging(pool, calls, run):
 
     def hang():
         started.release()
-        end.wait(30)
+        end.wait(2 * SECONDS)
 
     tasks = [asyncio.create_task(run(hang)) for _ in range(calls)]
     for _ in range(calls):
-        assert await asyncio.to_thread(started.acquire, timeout=10)
+        assert await asyncio.to_thread(started.acquire, timeout=SECONDS)
     try:
         yield tasks
     finally:
@@ -38,7 +42,7 @@ async def hanging(pool, calls, run):
 
 async def until_calls_return(pool):
     """Wait until the pool has noticed that all its calls have returned."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + SECONDS
     while pool.abandoned or pool._active:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.01)
@@ -50,20 +54,23 @@ async def refused(call):
 
 
 def test_run_bounds_the_calls_at_once():
-    running, most, lock = 0, 0, threading.Lock()
+    running, most, lock, three = 0, 0, threading.Lock(), threading.Barrier(3)
 
     def work():
         nonlocal running, most
         with lock:
             running += 1
             most = max(most, running)
-        time.sleep(0.01)
+        three.wait(SECONDS)
         with lock:
             running -= 1
 
     async def run():
         pool = make_pool(threads=3)
-        await asyncio.gather(*(pool.run(work) for _ in range(20)))
+        calls = [asyncio.create_task(pool.run(work)) for _ in range(21)]
+        await asyncio.sleep(0)
+        assert pool.waiting == 18
+        await asyncio.gather(*calls)
         await pool.close()
 
     asyncio.run(run())
@@ -87,7 +94,8 @@ def test_cancelled_run_returns_after_its_function():
         pool = make_pool()
         async with hanging(pool, 1, pool.run) as (task,):
             task.cancel()
-            await asyncio.sleep(0.05)
+            for _ in range(10):  # an event loop needs fewer steps for a task that does not wait
+                await asyncio.sleep(0)
             assert not task.done()
         assert task.cancelled()
         await pool.close()
@@ -115,8 +123,8 @@ def test_cancelled_waiting_call_leaves_its_turn_to_the_next():
             first, second = (asyncio.create_task(pool.run(int)) for _ in range(2))
             await asyncio.sleep(0)
             first.cancel()
-        assert await asyncio.wait_for(second, 10) == 0
-        assert await asyncio.wait_for(pool.run(int), 10) == 0
+        assert await asyncio.wait_for(second, SECONDS) == 0
+        assert await asyncio.wait_for(pool.run(int), SECONDS) == 0
         await pool.close()
 
     asyncio.run(run())
@@ -124,12 +132,13 @@ def test_cancelled_waiting_call_leaves_its_turn_to_the_next():
 
 def test_hung_calls_are_abandoned_and_do_not_block_later_calls():
     async def run():
-        pool = make_pool(threads=2, timeout_seconds=0.05, max_abandoned=4)
+        pool, clock = make_pool(threads=2, timeout_seconds=SECONDS, max_abandoned=4), LoopClock()
         async with hanging(pool, 2, pool.run_or_abandon) as tasks:
+            clock.skip(SECONDS)
             for task in tasks:
                 await refused(task)
             assert pool.abandoned == 2
-            assert await asyncio.wait_for(pool.run_or_abandon(int), 10) == 0
+            assert await asyncio.wait_for(pool.run_or_abandon(int), SECONDS) == 0
         await pool.close()
         await asyncio.sleep(0)
         assert pool.abandoned == 0
@@ -139,18 +148,24 @@ def test_hung_calls_are_abandoned_and_do_not_block_later_calls():
 
 def test_cancelled_call_is_abandoned_only_if_it_does_not_return_in_time():
     async def run():
-        pool = make_pool(threads=1, timeout_seconds=0.3, max_abandoned=1)
+        pool, clock = make_pool(threads=1, timeout_seconds=SECONDS, max_abandoned=1), LoopClock()
         async with hanging(pool, 1, pool.run_or_abandon) as (task,):
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert pool.abandoned == 0
-            assert await asyncio.wait_for(pool.run(int), 10) == 0, "runs when the cancelled call is abandoned"
+            later = asyncio.create_task(pool.run(int))
+            await asyncio.sleep(0)
+            assert (pool.abandoned, pool.waiting) == (0, 1)
+            clock.skip(SECONDS)
+            assert await asyncio.wait_for(later, SECONDS) == 0, "runs when the cancelled call is abandoned"
             assert pool.abandoned == 1
         await until_calls_return(pool)
         async with hanging(pool, 1, pool.run_or_abandon) as (task,):
             task.cancel()
         await until_calls_return(pool)
+        clock.skip(SECONDS)
+        await asyncio.sleep(0)
+        assert pool.abandoned == 0, "the call has returned in time"
         await pool.close()
 
     asyncio.run(run())
@@ -158,16 +173,20 @@ def test_cancelled_call_is_abandoned_only_if_it_does_not_return_in_time():
 
 def test_pool_refuses_calls_at_once_if_all_its_threads_hang():
     async def run():
-        pool = make_pool(threads=1, timeout_seconds=0.5, max_abandoned=1)
+        pool, clock = make_pool(threads=1, timeout_seconds=SECONDS, max_abandoned=1), LoopClock()
         async with hanging(pool, 1, pool.run_or_abandon) as (first,):
+            clock.skip(SECONDS)
             await refused(first)
             async with hanging(pool, 1, pool.run_or_abandon) as (second,):
+                clock.skip(SECONDS)
                 await refused(second)
-                begun = time.monotonic()
-                await refused(pool.run_or_abandon(int))
-                assert time.monotonic() - begun < 0.4
+                later = asyncio.create_task(pool.run_or_abandon(int))
+                await asyncio.sleep(0)
+                assert pool.waiting == 0
+                assert later.done(), "the call is refused in its first step"
+                await refused(later)
         await until_calls_return(pool)
-        assert await asyncio.wait_for(pool.run(int), 10) == 0
+        assert await asyncio.wait_for(pool.run(int), SECONDS) == 0
         await pool.close()
 
     asyncio.run(run())
@@ -175,11 +194,15 @@ def test_pool_refuses_calls_at_once_if_all_its_threads_hang():
 
 def test_waiting_call_ends_in_time():
     async def run():
-        pool = make_pool(threads=1, timeout_seconds=0.05)
+        pool, clock = make_pool(threads=1, timeout_seconds=SECONDS), LoopClock()
         async with hanging(pool, 1, pool.run):
-            await refused(pool.run_or_abandon(int))
+            call = asyncio.create_task(pool.run_or_abandon(int))
+            await asyncio.sleep(0)
+            assert pool.waiting == 1
+            clock.skip(SECONDS)
+            await refused(call)
             assert pool.waiting == 0
-        assert await asyncio.wait_for(pool.run_or_abandon(int), 10) == 0
+        assert await asyncio.wait_for(pool.run_or_abandon(int), SECONDS) == 0
         await pool.close()
 
     asyncio.run(run())
@@ -200,5 +223,5 @@ async def run():
 
 asyncio.run(run())
 """
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
     assert ended.stdout.splitlines()[-1] == "GatewayError"

@@ -2,8 +2,6 @@
 
 import asyncio
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,12 +11,16 @@ from gateway.sessions.lease_thread import STALL_LIMIT_LEASES, LeaseThread
 from gateway.sessions.loop_monitor import LoopMonitor
 from gateway.sessions.replica_lease import ReplicaLease
 from gateway.storage import Storage
+from tests.gateway.sessions.lease_clock import LeaseClock
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.identifiers import ReplicaId
 from workspace.leases import STOPPED, LeaseStoppedError
 
-LEASE_SECONDS = 0.6
+LEASE_SECONDS = 9.0
+SECONDS = 60.0
+RENEWAL_SECONDS = 3.0
+TICK_SECONDS = 1.0
 LIMIT_SECONDS = STALL_LIMIT_LEASES * LEASE_SECONDS
 
 
@@ -53,8 +55,9 @@ def test_pause_of_the_whole_process_is_not_conclusive() -> None:
 class _Replica:
     """A lease that its thread renews, with the view of another process."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, clock: LeaseClock) -> None:
         FileSessionLocations(root).initialise()
+        self.clock = clock
         self.leases = FileLeases(root)
         self.name = ReplicaId("r1")
         self.storage = Storage(None, self.leases, None)  # type: ignore[arg-type] # only leases are used
@@ -65,66 +68,56 @@ class _Replica:
     def _count(self) -> None:
         self.renewals += 1
 
-    def longest_silence(self, end: threading.Event) -> float:
-        """Return the longest time without a renewal until the end."""
-        longest, since, mark = 0.0, time.monotonic(), self.leases.list()
-        while not end.wait(0.01):
+    async def start(self) -> None:
+        await self.lease.renew()
+        self.thread.start()
+
+    async def stop(self) -> None:
+        self.thread.request_stop()
+        await asyncio.to_thread(self.thread.join, SECONDS)
+
+    async def work(self, seconds: float) -> None:
+        """Let time pass, while the event loop responds."""
+        for _ in range(round(seconds / TICK_SECONDS)):
+            await asyncio.to_thread(self.clock.advance, TICK_SECONDS)
+
+    def stall(self, seconds: float) -> float:
+        """Let time pass, while the event loop is blocked. Return the longest time without a renewal."""
+        longest, since, mark = 0.0, self.clock.seconds, self.leases.list()
+        for _ in range(round(seconds / TICK_SECONDS)):
+            self.clock.advance(TICK_SECONDS)
             now_mark = self.leases.list()
             if now_mark != mark:
-                mark, since = now_mark, time.monotonic()
-            longest = max(longest, time.monotonic() - since)
+                mark, since = now_mark, self.clock.seconds
+            longest = max(longest, self.clock.seconds - since)
         return longest
 
 
-async def until(condition: Callable[[], bool], what: str) -> None:
-    deadline_seconds = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline_seconds, f"not within 20 s: {what}"
-        await asyncio.sleep(0.01)
+@pytest.fixture
+def replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Replica:
+    return _Replica(tmp_path, LeaseClock(monkeypatch))
 
 
-def run(tmp_path: Path, stall_seconds: float) -> tuple[_Replica, float, int, bool]:
-    """Block the event loop of a replica.
-
-    Returns:
-        The replica, the longest time without a renewal, the lease epoch before, and whether the lease was valid when
-        the event loop responded again.
-    """
-    replica = _Replica(tmp_path)
-
-    async def work() -> tuple[float, int, bool]:
-        await replica.lease.renew()
-        replica.thread.start()
-        await until(lambda: replica.renewals > 1, "the thread renews")
-        epoch = replica.lease.epoch
-        end = threading.Event()
-        silence = asyncio.create_task(asyncio.to_thread(replica.longest_silence, end))
-        await asyncio.sleep(0)
-        time.sleep(stall_seconds)  # noqa: ASYNC251 - blocks the event loop on purpose
-        is_valid = replica.lease.is_valid()
-        end.set()
-        longest = await silence
-        await until(replica.lease.is_valid, "the lease is valid again")
-        replica.thread.request_stop()
-        await asyncio.to_thread(replica.thread.join, 10)
-        return longest, epoch, is_valid
-
-    longest, epoch, is_valid = asyncio.run(work())
-    return replica, longest, epoch, is_valid
-
-
-def test_stall_longer_than_the_lease_keeps_the_lease(tmp_path: Path) -> None:
-    replica, longest, epoch, is_valid = run(tmp_path, 1.5 * LEASE_SECONDS)
-    assert is_valid
+async def test_stall_longer_than_the_lease_keeps_the_lease(replica: _Replica) -> None:
+    await replica.start()
+    await replica.work(2 * RENEWAL_SECONDS)
+    epoch, longest = replica.lease.epoch, replica.stall(LIMIT_SECONDS - TICK_SECONDS)
+    assert replica.lease.is_valid()
     assert longest < LEASE_SECONDS, "no other process may consider the lease lost"
     assert replica.lease.epoch == epoch, "the sessions are not fenced"
+    await replica.stop()
 
 
-def test_stall_longer_than_the_limit_fences_the_replica(tmp_path: Path) -> None:
+async def test_stall_longer_than_the_limit_fences_the_replica(replica: _Replica) -> None:
     with structlog.testing.capture_logs() as logs:
-        replica, longest, epoch, is_valid = run(tmp_path, LIMIT_SECONDS + 2 * LEASE_SECONDS)
-    assert not is_valid
-    assert longest > LEASE_SECONDS, "other processes consider the lease lost"
+        await replica.start()
+        await replica.work(2 * RENEWAL_SECONDS)
+        epoch, longest = replica.lease.epoch, replica.stall(LIMIT_SECONDS + 2 * LEASE_SECONDS)
+        assert not replica.lease.is_valid()
+        assert longest > LEASE_SECONDS, "other processes consider the lease lost"
+        await replica.work(RENEWAL_SECONDS)
+        assert replica.lease.is_valid(), "the lease is valid again"
+        await replica.stop()
     assert replica.lease.epoch == epoch + 1, "the replica must join its sessions again"
     events = [entry["event"] for entry in logs]
     assert events == ["event_loop_stalled", "lease_renewal_stopped", "event_loop_recovered"]
@@ -132,8 +125,7 @@ def test_stall_longer_than_the_limit_fences_the_replica(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [OSError("a bug"), RuntimeError("a bug")])
-def test_thread_survives_unexpected_errors(tmp_path: Path, error: Exception) -> None:
-    replica = _Replica(tmp_path)
+async def test_thread_survives_unexpected_errors(replica: _Replica, error: Exception) -> None:
     renew, failures = replica.leases.renew, [error] * 2
 
     def fail_twice(name: ReplicaId) -> None:
@@ -141,40 +133,33 @@ def test_thread_survives_unexpected_errors(tmp_path: Path, error: Exception) -> 
             raise failures.pop()
         renew(name)
 
-    async def work() -> None:
-        await replica.lease.renew()
-        replica.leases.renew = fail_twice  # type: ignore[method-assign] # an unexpected failure
-        replica.thread.start()
-        await until(lambda: replica.renewals > 0, "the thread renews")
-        replica.thread.request_stop()
-        await asyncio.to_thread(replica.thread.join, 10)
-
     with structlog.testing.capture_logs() as logs:
-        asyncio.run(work())
+        await replica.start()
+        replica.leases.renew = fail_twice  # type: ignore[method-assign] # an unexpected failure
+        await replica.work(3 * RENEWAL_SECONDS)
+        assert replica.renewals == 1, "the thread renews"
+        await replica.stop()
     assert [entry["event"] for entry in logs] == ["lease_renewal_failed"] * 2
 
 
-def test_guarantee_4_renewal_in_progress_does_not_revive_a_stopped_lease(tmp_path: Path) -> None:
-    replica = _Replica(tmp_path)
+async def test_guarantee_4_renewal_in_progress_does_not_revive_a_stopped_lease(replica: _Replica) -> None:
     renew, is_renewing, may_renew = replica.leases.renew, threading.Event(), threading.Event()
 
     def renew_slowly(name: ReplicaId) -> None:
         is_renewing.set()
-        assert may_renew.wait(20)
+        assert may_renew.wait(SECONDS)
         renew(name)
 
-    async def work() -> None:
-        await replica.lease.renew()
+    with structlog.testing.capture_logs() as logs:
+        await replica.start()
         replica.leases.renew = renew_slowly  # type: ignore[method-assign] # the storage hangs
-        replica.thread.start()
-        await until(is_renewing.is_set, "the thread renews")
+        await replica.work(RENEWAL_SECONDS - TICK_SECONDS)
+        replica.clock.wake()
+        assert await asyncio.to_thread(is_renewing.wait, SECONDS), "the thread renews"
         await replica.lease.stop()
         assert not replica.lease.is_valid()
         may_renew.set()
-        await asyncio.to_thread(replica.thread.join, 20)
-
-    with structlog.testing.capture_logs() as logs:
-        asyncio.run(work())
+        await asyncio.to_thread(replica.thread.join, SECONDS)
     assert replica.leases.list() == {replica.name: STOPPED}
     assert not replica.lease.is_valid()
     assert not logs

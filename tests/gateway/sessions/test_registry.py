@@ -21,6 +21,7 @@ from gateway.errors import GatewayError
 from gateway.requests import SessionKey
 from gateway.sessions.registry import Sessions
 from gateway.storage import Storage
+from tests.gateway.sessions.lease_clock import LeaseClock
 from tests.records import a_record
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
@@ -30,17 +31,27 @@ from workspace.record_changes import add_holder, mark_ending, remove_holders, up
 from workspace.record_store import RecordConflictError, RecordsUnavailableError
 from workspace.session_end import end_session
 
-SHORT_LEASE_SECONDS = 1.0
-DEADLINE_SECONDS = 20.0
+LEASE_SECONDS = 600.0
+DEADLINE_SECONDS = 60.0
 OWN = ReplicaId("r1")
 
 
 class FaultyRecords(FileSessionRecords):
-    """Real records whose changes can fail, wait, or take effect without an answer."""
+    """Real records whose changes can fail, wait, or take effect without an answer.
 
+    Attributes:
+        reads: How often a record was read.
+    """
+
+    reads = 0
     is_unavailable = False
     loses_answers = False
     gate: threading.Event | None = None
+
+    def read(self, name: Any) -> Any:
+        found = super().read(name)
+        self.reads += 1
+        return found
 
     def create(self, record: Any) -> Any:
         return self._answer(super().create, record)
@@ -88,32 +99,22 @@ class Replica:
     records: FaultyRecords
     locations: FileSessionLocations
     backend: IdleBackend
+    clock: LeaseClock
 
-    async def lapse(self) -> None:
-        """Wait until the short lease, which nothing renews here, has lapsed."""
-        await asyncio.sleep(SHORT_LEASE_SECONDS)  # a lapse takes time; there is no condition to wait for
+    def lapse(self) -> None:
+        """Let the lease lapse, which nothing renews here."""
+        self.clock.seconds += LEASE_SECONDS
 
     def holders(self) -> list[set[str]]:
         return [set(stored.record.holders) for stored in self.records.list()]
 
 
-@dataclass(frozen=True)
-class Durations:
-    """The durations of a replica.
-
-    Attributes:
-        idle_timeout: The idle timeout of its sessions, in seconds.
-        lease: The lease duration, in seconds. Nothing renews the lease, so it is long unless a test needs a lapse.
-    """
-
-    idle_timeout: float = 0.0
-    lease: float = 600.0
-
-
 @pytest_asyncio.fixture
-async def replica(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Replica]:
-    """A replica. The parameter, if any, is its ``Durations``."""
-    durations = getattr(request, "param", Durations())
+async def replica(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Replica]:
+    """A replica. The parameter, if any, is the idle timeout of its sessions in seconds."""
+    clock = LeaseClock(monkeypatch)
     locations = FileSessionLocations(tmp_path)
     locations.initialise()
     records = FaultyRecords(tmp_path)
@@ -128,18 +129,15 @@ async def replica(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterat
         replica=OWN,
         storage=storage,
         backends=backends,
-        idle_timeout_seconds=durations.idle_timeout,
-        lease_duration_seconds=durations.lease,
+        idle_timeout_seconds=getattr(request, "param", 0.0),
+        lease_duration_seconds=LEASE_SECONDS,
     )
     await sessions.renew_lease()
-    yield Replica(sessions, records, locations, backend)
+    yield Replica(sessions, records, locations, backend, clock)
     await sessions.leave_all(end=False)
     await backends.close()
     await server.stop(None)
     await storage.close()
-
-
-with_short_lease = pytest.mark.parametrize("replica", [Durations(lease=SHORT_LEASE_SECONDS)], indirect=True)
 
 
 def new_key() -> SessionKey:
@@ -157,6 +155,13 @@ async def renew_until(replica: Replica, condition: Callable[[], bool], what: str
         raise AssertionError(f"Not within {DEADLINE_SECONDS} s: {what}") from None
 
 
+async def let_tasks_run() -> None:
+    """Let each task run until it waits for another task, or for a storage that waits."""
+    for _ in range(10):
+        await asyncio.to_thread(int)
+        await asyncio.sleep(0)
+
+
 def may_act(replica: Replica, session: Any) -> bool:
     try:
         replica.sessions.require_lease(session)
@@ -166,21 +171,19 @@ def may_act(replica: Replica, session: Any) -> bool:
     return True
 
 
-@with_short_lease
 async def test_guarantee_4_acting_on_a_record_from_before_a_lapse_conflicts(replica: Replica) -> None:
     session = await replica.sessions.open(new_key())
     [before] = replica.records.list()
-    await replica.lapse()
+    replica.lapse()
     await renew_until(replica, lambda: may_act(replica, session), "the session is joined again")
     with pytest.raises(RecordConflictError):
         end_session(replica.records, replica.locations, before)
     assert replica.sessions.find(session.key) is session
 
 
-@with_short_lease
 async def test_guarantee_4_session_is_fenced_until_it_is_joined_again(replica: Replica) -> None:
     session = await replica.sessions.open(new_key())
-    await replica.lapse()
+    replica.lapse()
     assert not may_act(replica, session)
     replica.records.is_unavailable = True
     await replica.sessions.renew_lease()
@@ -192,11 +195,10 @@ async def test_guarantee_4_session_is_fenced_until_it_is_joined_again(replica: R
     assert stored.record.holders == {OWN}
 
 
-@with_short_lease
 async def test_rejoin_leaves_a_later_session_of_the_same_name_alone(replica: Replica) -> None:
     session = await replica.sessions.open(new_key())
     [before] = replica.records.list()
-    await replica.lapse()
+    replica.lapse()
     end_session(replica.records, replica.locations, before)
     later = replace(before.record, session_uuid=SessionUuid(str(uuid.uuid4())), holders=frozenset({ReplicaId("r2")}))
     stored = replica.records.create(later)
@@ -204,14 +206,12 @@ async def test_rejoin_leaves_a_later_session_of_the_same_name_alone(replica: Rep
     assert replica.records.read(later.name) == stored
 
 
-@with_short_lease
 async def test_lapse_during_a_renewal_is_noticed(replica: Replica, monkeypatch: Any) -> None:
     session = await replica.sessions.open(new_key())
     renew = FileLeases.renew
-    renewed = threading.Event()
 
     def renew_slowly(leases: FileLeases, name: ReplicaId) -> None:
-        renewed.wait(SHORT_LEASE_SECONDS)
+        replica.lapse()
         renew(leases, name)
 
     monkeypatch.setattr(FileLeases, "renew", renew_slowly)
@@ -228,7 +228,7 @@ async def test_guarantee_6_opening_waits_until_the_session_is_left(replica: Repl
     while replica.sessions.find(session.key) is not None:  # noqa: ASYNC110 - another task stops serving it
         await asyncio.sleep(0.01)
     opening = asyncio.create_task(replica.sessions.open(session.key))
-    await asyncio.sleep(0.05)  # the opening has started, and must wait
+    await let_tasks_run()  # the opening has started, and must wait
     replica.records.gate.set()
     await leaving
     opened = await opening
@@ -242,8 +242,11 @@ async def test_late_request_does_not_start_an_ending_session_again(replica: Repl
     ending = asyncio.create_task(replica.sessions.end(session, reason="released by the client"))
     while replica.sessions.find(session.key) is not None:  # noqa: ASYNC110 - another task stops serving it
         await asyncio.sleep(0.01)
+    reads = replica.records.reads
     late = asyncio.create_task(replica.sessions.open_existing(session.key))
-    await asyncio.sleep(0.05)  # the late request has read the record, which is still active, and must wait
+    while replica.records.reads == reads:  # noqa: ASYNC110 - a thread reads the record, which is still active
+        await asyncio.sleep(0.01)
+    await let_tasks_run()  # the late request must wait
     replica.records.gate.set()
     await ending
     assert await late is None
@@ -251,7 +254,7 @@ async def test_late_request_does_not_start_an_ending_session_again(replica: Repl
     assert (await replica.sessions.open(session.key)).uuid != session.uuid, "only a new request may start it again"
 
 
-@pytest.mark.parametrize("replica", [Durations(idle_timeout=3600.0)], indirect=True)
+@pytest.mark.parametrize("replica", [3600.0], indirect=True)
 async def test_sessions_of_unreachable_backend_end_after_second_idle_timeout(replica: Replica) -> None:
     sessions = [await replica.sessions.open(new_key()) for _ in range(40)]
     replica.backend.is_unreachable = True
@@ -282,7 +285,7 @@ async def test_failed_open_whose_caller_was_cancelled_is_not_logged(replica: Rep
     replica.records.is_unavailable, replica.records.gate = True, threading.Event()
     tasks_before = asyncio.all_tasks()
     caller = asyncio.create_task(replica.sessions.open(new_key()))
-    await asyncio.sleep(0.05)  # the opening has started, and waits
+    await let_tasks_run()  # the opening has started, and waits
     caller.cancel()
     await asyncio.wait([caller])
     [opening] = asyncio.all_tasks() - tasks_before

@@ -7,7 +7,6 @@ import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,6 +24,7 @@ from workspace.identifiers import SessionUuid, TableUuid
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
 TABLE = TableUuid("00000000-0000-4000-8000-000000000002")
 NOBODY = 65534
+DEADLINE_SECONDS = 60
 _CLONE_NEWNS = 0x20000
 
 as_root = pytest.mark.needs_root
@@ -310,7 +310,7 @@ def test_purge_fails_while_someone_keeps_writing_and_succeeds_later(locations: F
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        assert begun.wait(10)
+        assert begun.wait(DEADLINE_SECONDS)
         for _ in range(3):
             try:
                 locations.purge(entry)
@@ -401,16 +401,16 @@ def test_purge_of_many_files_does_not_delay_another_purge(locations: FileSession
 
     def wait_in_the_middle() -> bool:
         begun.set()
-        assert proceed.wait(10), "the other purge ends"
+        assert proceed.wait(DEADLINE_SECONDS), "the other purge ends"
         return False
 
     with ThreadPoolExecutor(2) as threads:
         purging = threads.submit(locations.purge, large, wait_in_the_middle)
-        assert begun.wait(10)
-        assert threads.submit(locations.purge, small).result(10)
+        assert begun.wait(DEADLINE_SECONDS)
+        assert threads.submit(locations.purge, small).result(DEADLINE_SECONDS)
         assert locations.trash() == [large]
         proceed.set()
-        assert purging.result(60)
+        assert purging.result(DEADLINE_SECONDS)
     assert not locations.trash()
 
 
@@ -419,15 +419,16 @@ def test_tables_are_removed_concurrently_up_to_the_limit(locations: FileSessionL
         fill(locations.create(SESSION) / f"t{n}", 3)
     locations.move_to_trash(SESSION)
     removing, lock, now, most = os.unlink, threading.Lock(), 0, 0
-    all_there = threading.Barrier(THREADS)
+    all_there = threading.Event()
 
     def counting(*args: Any, **kwargs: Any) -> None:
         nonlocal now, most
         with lock:
             now += 1
             most = max(most, now)
-        with suppress(threading.BrokenBarrierError):
-            all_there.wait(5)
+            if now == THREADS:
+                all_there.set()
+        assert all_there.wait(DEADLINE_SECONDS)
         removing(*args, **kwargs)
         with lock:
             now -= 1

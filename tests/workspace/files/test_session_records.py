@@ -5,7 +5,6 @@ The guarantees are those of workspace.files.record_versions ("directory") and wo
 """
 
 import os
-import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -231,7 +230,7 @@ def test_directory_guarantee_5_reading_takes_no_longer_after_10000_changes(root:
             started_seconds = time.perf_counter()
             records.read(name)
             times.append(time.perf_counter() - started_seconds)
-    assert statistics.median(seconds[many]) < 3 * statistics.median(seconds[few])
+    assert min(seconds[many]) < 3 * min(seconds[few])
     assert records.read(many).record.created_at == "9999"
 
 

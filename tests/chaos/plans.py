@@ -1,28 +1,41 @@
 """Plans: which faults run together in which round, chosen by a seed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from random import Random
 
 from tests.chaos.faults import FAULTS, Fault
 from tests.chaos.rounds import Plan
 
 _MOST_AT_ONCE = 3
+_MOST_OF_ALL_AT_ONCE = 4
+_ENDS_ALL_SESSIONS = "backend_killed"
 
 
-def plan_all_faults(seed: str, absence_seconds: float) -> Sequence[Plan]:
-    """Return rounds in which each kind of fault runs once.
+def plan_all_faults(seed: str, absence_seconds: float, without: Set[str] = frozenset()) -> Sequence[Plan]:
+    """Return few rounds in which each kind of fault runs once.
 
-    Faults that end all sessions come last.
+    The fault that ends all sessions comes last. A client vanishes only in the first round, because its session lives
+    until it has been idle for too long.
+
+    Args:
+        seed: The seed of the rounds.
+        absence_seconds: See `Plan`.
+        without: Names of faults to leave out.
     """
     random = Random(seed)  # noqa: S311 - must be repeatable, not secret
-    left = random.sample(sorted(FAULTS), len(FAULTS))
-    left.sort(key=lambda name: "backend" in FAULTS[name].touches)
-    plans = []
+    names = sorted(FAULTS.keys() - without - {_ENDS_ALL_SESSIONS})
+    left = [FAULTS[name] for name in random.sample(names, len(names))]
+    rounds: list[Sequence[Fault]] = []
     while left:
-        chosen = _choose_compatible([FAULTS[name] for name in left], _MOST_AT_ONCE)
-        left = [name for name in left if FAULTS[name] not in chosen]
-        plans.append(Plan(f"{seed}/{len(plans) + 1}", chosen, absence_seconds))
-    return plans
+        rivals = {fault.name: sum(bool(fault.touches & other.touches) for other in left) for fault in left}
+        rounds.append(_choose_compatible(sorted(left, key=lambda fault: -rivals[fault.name]), _MOST_OF_ALL_AT_ONCE))
+        left = [fault for fault in left if fault not in rounds[-1]]
+    if _ENDS_ALL_SESSIONS not in without:
+        rounds.append(_choose_compatible([FAULTS[_ENDS_ALL_SESSIONS], *rounds.pop()], _MOST_OF_ALL_AT_ONCE + 1))
+    return [
+        Plan(f"{seed}/{number}", chosen, absence_seconds, client_vanishes=number == 1)
+        for number, chosen in enumerate(rounds, start=1)
+    ]
 
 
 def plan_random_faults(seed: str, rounds: int, absence_seconds: float) -> Iterator[Plan]:

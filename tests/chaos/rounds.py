@@ -24,11 +24,11 @@ from tests.chaos.leftovers import find_leftovers, find_pending_writes, find_trac
 from tests.chaos.site import Site
 from tests.chaos.timed_actions import TimedAction, choose_moment, run_concurrently
 
-SLACK_SECONDS = 20.0
+SLACK_SECONDS = 60.0
 """How long a removal may take beyond lease and grace period: passes of the reaper, its election, and a busy machine."""
 
 CLIENTS = 4
-_READING_SECONDS = 30.0
+_READING_SECONDS = 60.0
 _TOUCH_SECONDS = 3.0
 
 
@@ -44,11 +44,13 @@ class Plan:
         seed: The seed of the round.
         faults: The faults, all within the same time.
         absence_seconds: How long an absent API server is absent, and how long a hung backend hangs.
+        client_vanishes: Whether a client vanishes without releasing its session.
     """
 
     seed: str
     faults: Sequence[Fault]
     absence_seconds: float
+    client_vanishes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +101,13 @@ class Rounds:
         random = Random(plan.seed)  # noqa: S311 - must be repeatable, not secret
         before = self._begin(random)
         leaver, vanisher = random.sample(self._clients, 2)
-        self._clients = [client for client in self._clients if client not in {leaver, vanisher}]
+        leavings = [("leaving", leaver, leaver.leave)]
+        if plan.client_vanishes:
+            leavings.append(("vanishing", vanisher, vanisher.vanish))
+        for _, client, _ in leavings:
+            self._clients.remove(client)
         harm = Harm()
-        leavings = [("leaving", leaver.leave), ("vanishing", vanisher.vanish)]
-        actions = [TimedAction(name, choose_moment(self._site, random), action) for name, action in leavings]
+        actions = [TimedAction(name, choose_moment(self._site, random), action) for name, _, action in leavings]
         for fault in plan.faults:
             own = Random(random.random())  # noqa: S311 - one for each thread, so that it is repeatable
             scene = Scene(self._site, self._clients, own, harm, plan.absence_seconds)
@@ -112,7 +117,8 @@ class Rounds:
             client.work()
         problems = [*run_concurrently(actions), *run_for_all(self._clients, Client.stop_working)]
         _raise([*problems, *self._failures()])
-        self._vanished[vanisher.session_id] = time.monotonic() + ABANDONED_SECONDS + self._site.times.idle_seconds
+        if plan.client_vanishes:
+            self._vanished[vanisher.session_id] = time.monotonic() + ABANDONED_SECONDS + self._site.times.idle_seconds
         lost = self._check_clients(before, harm)
         self._wait_until_empty(lambda: find_leftovers(self._site, self._live(), self._tolerated()))
         _raise(find_tracebacks(self._site))

@@ -29,14 +29,16 @@ from workspace.record_store import StoredRecord
 class Timeouts:
     """The settings that decide when something is dead.
 
+    The default lease is so long that a busy machine does not end it, and so short that a test can wait for its end.
+
     Attributes:
         lease_seconds: ``lease_duration``.
         grace_seconds: ``grace_period``.
         idle_seconds: ``session_idle_timeout``.
     """
 
-    lease_seconds: float = 2
-    grace_seconds: float = 2
+    lease_seconds: float = 6
+    grace_seconds: float = 3
     idle_seconds: float = 60
 
     @property

@@ -35,52 +35,40 @@ def test_paused_gateway_refuses_reaped_session(start_site, open_session):
     assert "Traceback" not in paused.log()
 
 
-def test_paused_gateway_joins_sessions_again_that_another_gateway_adopted(start_site, open_session):
+def test_sessions_and_insertion_of_paused_gateway_continue_once(start_site, open_session):
     site = start_site(TIMES)
     paused, other = site.gateways
     alone, shared = open_session(paused, user="alone"), open_session(paused, user="shared")
     for session in (alone, shared):
         session.sql(f"create temporary table t as {rows(range(5))}")
-    open_session(other, user="shared", session_id=shared.session_id).sql("select 1").collect()
+    kept = open_session(other, user="shared", session_id=shared.session_id)
+    kept.sql("select 1").collect()
+    writing = RunningStatement(shared, f"insert into t {rows(range(5, 15), milliseconds=800)}")
+    uuid = site.record_of(shared.session_id).record.session_uuid
+    wait_until(lambda: list(site.location(uuid).rglob("_temporary")), "the job writes", 60)
 
     paused.process.pause()
     wait_until(
         lambda: site.holders()[alone.session_id] == {other.name}, "the other gateway adopts the session", GONE_SECONDS
     )
-    paused.process.resume()
-
-    for session in (alone, shared):
-        wait_until(
-            lambda session=session: condition_of(session, f"create temporary table u as {rows(range(3))}") is None,
-            "the gateway has joined the session again",
-            30,
-        )
-        assert sorted(row.id for row in session.sql("select id from t").collect()) == list(range(5))
-        assert site.holders()[session.session_id] == {paused.name, other.name}
-    assert "session_reaped" not in "".join(reaper.log() for reaper in site.reapers)
-    assert "Traceback" not in paused.log()
-
-
-def test_insertion_of_paused_gateway_is_completed_once(start_site, open_session):
-    site = start_site(TIMES)
-    paused, other = site.gateways
-    session = open_session(paused)
-    session.sql(f"create temporary table t as {rows(range(5))}")
-    kept = open_session(other, session_id=session.session_id)
-    kept.sql("select 1").collect()
-    writing = RunningStatement(session, f"insert into t {rows(range(5, 15), milliseconds=100)}")
-    uuid = site.record_of(session.session_id).record.session_uuid
-    wait_until(lambda: list(site.location(uuid).rglob("_temporary")), "the job writes", 30)
-    paused.process.pause()
     wait_until(
-        lambda: not site.record_of(session.session_id).record.tables[0].writes,
-        "the other gateway has completed it",
+        lambda: not site.record_of(shared.session_id).record.tables[0].writes,
+        "the other gateway has completed the insertion",
         GONE_SECONDS,
     )
     assert sorted(row.id for row in kept.sql("select id from t").collect()) == list(range(15))
     paused.process.resume()
     writing.outcome()
-    assert sorted(row.id for row in kept.sql("select id from t").collect()) == list(range(15))
-    wait_until(lambda: len(list(site.location(uuid).iterdir())) == 2, "no other files exist", GONE_SECONDS)
+
+    for session, count in ((alone, 5), (shared, 15)):
+        wait_until(
+            lambda session=session: condition_of(session, f"create temporary table u as {rows(range(3))}") is None,
+            "the gateway has joined the session again",
+            60,
+        )
+        assert sorted(row.id for row in session.sql("select id from t").collect()) == list(range(count))
+        assert site.holders()[session.session_id] == {paused.name, other.name}
+    wait_until(lambda: len(list(site.location(uuid).iterdir())) == 3, "no other files exist", GONE_SECONDS)
     assert "statement_taken_over" in other.log()
+    assert "session_reaped" not in "".join(reaper.log() for reaper in site.reapers)
     assert "Traceback" not in paused.log()

@@ -1,4 +1,4 @@
-"""Spark writes into a reaped location, and the reaper removes the files again."""
+"""Spark writes into a removed location, and the reaper removes the files again."""
 
 import pytest
 
@@ -22,18 +22,18 @@ def test_files_of_late_writer_are_swept(start_site, open_session, testbed):
     session.sql(f"create temporary table t as {rows(range(5))}")
     record = site.record_of(session.session_id).record
     path = site.path / record.session_uuid / record.tables[0].uuid
-    files = 200  # many more than concurrent tasks, so that new ones keep starting
+    files = 300  # many more than concurrent tasks, so that new ones keep starting
     query = rows(range(files), milliseconds=500, files=files)
     job = f"insert overwrite directory '{path.as_uri()}/late' using parquet {query}"
     late = RunningStatement(connect_to_backend(testbed.backend.address), job)
-    wait_until((site.location(record.session_uuid) / record.tables[0].uuid / "late").exists, "the job writes", 30)
+    wait_until((site.location(record.session_uuid) / record.tables[0].uuid / "late").exists, "the job writes", 60)
 
-    gateway.process.kill()
+    site.delete_object(session.session_id)
     reaper = site.reapers[0]
     deletion = f"Deleted session temporary location [{site.path / record.session_uuid}]"
-    wait_until(lambda: deletion in reaper.log(), "the location is reaped", GONE_SECONDS)
+    wait_until(lambda: deletion in gateway.log(), "the location is removed", GONE_SECONDS)
     assert late.is_running()
-    wait_until(lambda: record.session_uuid in site.locations(), "the job restores it", 30)
+    wait_until(lambda: record.session_uuid in site.locations(), "the job restores it", 60)
 
     late.outcome()
     wait_until(lambda: not site.locations() and not site.trash(), "it is swept", GONE_SECONDS)

@@ -8,7 +8,7 @@ from tests.chaos.stops import GATEWAYS, TIMES, Stops
 
 pytestmark = pytest.mark.slow
 
-CYCLES = int(os.environ.get("LODGE_CHAOS_CYCLES", "15"))
+CYCLES = int(os.environ.get("LODGE_CHAOS_CYCLES", "5"))
 
 
 @pytest.mark.timeout(1200)

@@ -12,7 +12,7 @@ from tests.cluster.cluster import Cluster
 from tests.helm.chart import CHART, MINIMAL, Helm, Values
 
 CLAIM = "files"
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 180
 RESTRICTED = {
     "pod-security.kubernetes.io/enforce": "restricted",
     "pod-security.kubernetes.io/enforce-version": "latest",

@@ -64,7 +64,7 @@ class Site:
             "backend": {"addresses": [backend]},
             "workspaces": {"dfs.tmp": self.workspace.as_uri()},
             "volume": {"existingClaim": CLAIM, "mountPath": str(self.workspace)},
-            "config": {"lease_duration": "3s", "grace_period": "3s", "max_principal_tables": 10},
+            "config": {"lease_duration": "8s", "grace_period": "3s", "max_principal_tables": 10},
         }
         releases.install(values=self.values)
         self.config = directory / "lodge.yaml"
@@ -320,10 +320,11 @@ def _delete_session_object_without_gateway(site: Site, reaper: PodProcess) -> No
     """The reaper does not run while the gateway stops. Otherwise it could end the session before it is deleted."""
     with _gateway(site, 0) as gateway, _client(site, gateway) as client:
         client.sql("create temporary table t as select 1 one").collect()
-        with reaper.stopped():
-            assert gateway.stop() == 0
-            assert len(site.sessions()) == len(site.locations()) == 1
-            site.delete_session()
+        assert reaper.stop() == 0
+        assert gateway.stop() == 0
+        assert len(site.sessions()) == len(site.locations()) == 1
+        site.delete_session()
+        reaper.start()
     site.wait_until_empty()
 
 

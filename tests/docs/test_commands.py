@@ -77,12 +77,12 @@ def test_command_in_the_background_ends_with_the_page(tmp_path: Path) -> None:
     page = "```bash\nsleep 1000 > log 2>&1 &\necho $! > process\n```\n\n```bash\nkill -0 $(cat process)\n```\n"
     assert run(page, tmp_path) == 2
     process = int((tmp_path / "work" / "process").read_text())
-    wait_until(lambda: not _exists(process), f"process {process} has ended", 10.0)
+    wait_until(lambda: not _exists(process), f"process {process} has ended", 60.0)
 
 
 def test_command_that_does_not_end_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=r"(?s)page\.md:1 did not end in 0\.5 s.*started"):
-        run("```bash\necho started; sleep 1000\n```\n", tmp_path, seconds=0.5)
+    with pytest.raises(CommandError, match=r"(?s)page\.md:1 did not end in 5 s.*started"):
+        run("```bash\necho started; sleep 1000\n```\n", tmp_path, seconds=5)
 
 
 def _exists(process: int) -> bool:

@@ -13,7 +13,8 @@ from engine.storage import local
 from engine.storage.files import list_files, open_file
 from engine.storage.listed_file import ListedFile
 
-RACE_SECONDS = 1.0
+RACE_OUTCOMES = 200
+DEADLINE_SECONDS = 60.0
 
 
 def list_paths(source, **options):
@@ -102,17 +103,21 @@ def replacing_link(link: Path, targets: list[Path]):
         yield
     finally:
         stop.set()
-        thread.join(timeout=30)
+        thread.join(DEADLINE_SECONDS)
 
 
 def results_in_race(workspace, look):
-    """Return what a function returns while a link leads inside and outside by turns, and how often it is refused."""
-    seen, refused = set(), 0
+    """Return what a function returns while a link leads inside and outside by turns, and how often it is refused.
+
+    The race ends when the function has returned and was refused often enough.
+    """
+    seen, returned, refused = set(), 0, 0
     with replacing_link(workspace.root / "link", [workspace.root / "data", workspace.outside]):
-        deadline = time.monotonic() + RACE_SECONDS
-        while time.monotonic() < deadline:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while min(returned, refused) < RACE_OUTCOMES and time.monotonic() < deadline:
             try:
                 seen.update(look())
+                returned += 1
             except PathRefusedError:
                 refused += 1
     return seen, refused

@@ -37,6 +37,8 @@ _MIN_QUIET_SECONDS = 0.05
 _WORKER_PROCESSES = 4
 _CHECK_SECONDS = 0.1
 _START_SECONDS = 120.0
+_LONGEST_SECONDS = 300.0
+_LIMITS_METRIC = "lodge_gateway_limits_reached_total"
 _LAPSES = ("lease_renewal_stopped", "lease_renewal_failed", "session_lost")
 _PATH = {"PYTHONPATH": str(REPOSITORY)}
 _LAG_METRIC = "lodge_gateway_event_loop_lag_seconds"
@@ -49,7 +51,8 @@ class Plan:
 
     Attributes:
         quiet_seconds: How long the workers work without attackers.
-        hostile_seconds: How long the attackers attack.
+        hostile_seconds: How long the attackers attack. On a slow machine, they attack until a worker has completed a
+            statement and an attack has reached a limit.
         workers: The number of working clients.
         pause_seconds: The pause of a worker between two statements.
         attacks: The names of the attacks.
@@ -268,7 +271,7 @@ class Gateway:
         return 0
 
     def get(self, path: str) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics_port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics_port}{path}", timeout=30) as answer:
             return str(answer.read().decode())
 
     def is_alive(self) -> bool:
@@ -366,6 +369,11 @@ def attackers(target: str, names: Sequence[str], token: str) -> Iterator[Sequenc
             process.wait()
 
 
+def _has_enough(gateway: Gateway, working: Workers, start: float) -> bool:
+    """Return whether a worker has completed a statement, and an attack has reached a limit."""
+    return bool(working.between(start, time.monotonic())) and any(gateway.metrics(_LIMITS_METRIC).values())
+
+
 def play(gateway: Gateway, plan: Plan) -> Result:
     """Play the programme.
 
@@ -390,7 +398,9 @@ def play(gateway: Gateway, plan: Plan) -> Result:
                     "attackers": attacking,
                 }
                 meter = ProcessorMeter(groups)
-                while time.monotonic() < start + share:
+                while (now := time.monotonic()) < start + share or (
+                    now < start + _LONGEST_SECONDS and not (plan.one_by_one or _has_enough(gateway, working, start))
+                ):
                     time.sleep(0.5)
                     result.memory_bytes = max(result.memory_bytes, gateway.memory_bytes())
                     result.failed_probes += not gateway.is_alive()
@@ -409,6 +419,6 @@ def play(gateway: Gateway, plan: Plan) -> Result:
         result.quiet_checks, result.hostile_checks = door.between(begin, middle), door.between(middle, end)
         result.errors = list(working.errors)
         result.lapses = sum(gateway.metrics(_LAPSED_METRIC).values())
-        result.limits = gateway.metrics("lodge_gateway_limits_reached_total")
+        result.limits = gateway.metrics(_LIMITS_METRIC)
         result.bad_events = gateway.events(_LAPSES)
     return result

@@ -5,7 +5,7 @@ import threading
 from abc import ABC, abstractmethod
 from typing import Self
 
-_SECONDS = 10
+_SECONDS = 60
 
 
 class BackgroundServer(ABC):

@@ -29,6 +29,8 @@ lodge-spark-probe --address 127.0.0.1:1 || echo "probe fails without a server"
 lodge-spark-probe --statement 'SELECT missing' || echo "probe fails if the statement fails"
 TIMEFORMAT="probe seconds of CPU: %U %S"
 time lodge-spark-probe
+TIMEFORMAT="client seconds of CPU: %U %S"
+time python -c "import pyspark.sql.connect.session"
 
 export SPARK_DRIVER_URL=spark://CoarseGrainedScheduler@127.0.0.1:7078 SPARK_APPLICATION_ID=app SPARK_RESOURCE_PROFILE_ID=0
 export SPARK_EXECUTOR_ID=1 SPARK_EXECUTOR_CORES=1 SPARK_EXECUTOR_MEMORY=512m

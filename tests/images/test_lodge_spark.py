@@ -9,8 +9,6 @@ from tests.images.sandbox import Sandbox
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
-PROBE_CPU_SECONDS = 0.8  # about 0.1 on an idle machine
-
 
 @pytest.fixture(scope="module")
 def spark(sandboxes: Mapping[str, Sandbox]) -> Sandbox:
@@ -32,8 +30,11 @@ def test_server_and_executor_run_statements(spark: Sandbox) -> None:
         "executor is decommissioned",
         "server ended with 143",
     ], output
-    cpu = re.search(r"probe seconds of CPU: (\S+) (\S+)", result.stderr)
-    assert cpu and float(cpu[1]) + float(cpu[2]) < PROBE_CPU_SECONDS, output
+    probe, client = (
+        sum(map(float, re.findall(rf"^{name} seconds of CPU: (\S+) (\S+)$", result.stderr, re.MULTILINE)[0]))
+        for name in ("probe", "client")
+    )
+    assert probe < client / 2, "a probe needs little time, because it does not load PySpark"
 
 
 def test_executor_names_missing_variables(spark: Sandbox) -> None:

@@ -18,7 +18,7 @@ from tests.simulation.mutations import MUTATIONS
 ROOT = Path(__file__).parents[2]
 SEEDS = 1100
 MUTATION_SEEDS = 3000
-TIMEOUT_SECONDS = 900
+TIMEOUT_SECONDS = 3600
 EXPECTED_EVENTS = {
     "adoption_awaited": "a reaper that waited for an adoption",
     "client_error_LODGE_LEASE_LOST": "a client's call to a fenced gateway",

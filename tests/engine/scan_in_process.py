@@ -16,7 +16,7 @@ from engine.errors import EngineError
 from engine.file_scan import FileScan
 from engine.schema import TupleSchema
 
-SCAN_SECONDS = 30
+SCAN_SECONDS = 120
 ADDRESS_SPACE_BYTES = 6 << 30
 
 

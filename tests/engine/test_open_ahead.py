@@ -9,7 +9,7 @@ from engine.errors import UnreadableFileError
 from engine.scan.reader import SourceFile
 from engine.storage.open_ahead import MOST_BYTES, MOST_FILES, SMALL_BYTES, opened_ahead
 
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 
 
 class Storage:

@@ -31,7 +31,7 @@ from tests.workspace.object_store.servers import BUCKET, with_exact_keys
 pytestmark = pytest.mark.slow
 
 TABLE = pa.table({"a": [1, 2, None], "b": ["x", "é", ""]})
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 LARGE_BYTES = 9 * 1024 * 1024
 PREFIX = "lake"
 

@@ -21,7 +21,7 @@ from workspace.root_identities import HomeMovedError, RootUnavailableError
 
 ORPHAN = SessionUuid("00000000-0000-4000-8000-000000000001")
 OTHER = SessionUuid("00000000-0000-4000-8000-000000000002")
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 60
 LONG_SECONDS = 1000.0
 
 

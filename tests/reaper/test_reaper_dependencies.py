@@ -26,7 +26,7 @@ from workspace.root_identities import RootUnavailableError
 
 LEASE_SECONDS, GRACE_SECONDS = 10, 5
 ORPHAN = SessionUuid("00000000-0000-4000-8000-000000000001")
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 60
 
 
 def events_of(logs: Sequence[Any]) -> list[str]:

@@ -9,7 +9,7 @@ from reaper.work_queue import Rest, WorkKey, WorkQueue
 from tests.reaper.passes import run_waiting
 
 A, B = WorkKey("a"), WorkKey("b")
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 60
 
 
 class Clock:

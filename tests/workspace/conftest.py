@@ -24,7 +24,7 @@ from workspace.files.session_records import FileSessionRecords
 from workspace.leases import Leases
 from workspace.record_store import SessionRecords
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 180
 POLL_SECONDS = 0.05
 CHANGING_STEPS = ("open", "mkdir", "link", "rename", "replace", "unlink", "rmdir", "fsync", "chown", "fchown", "fchmod")
 ALL_STEPS = (*CHANGING_STEPS, "fdopen", "scandir", "listdir", "stat", "lstat")

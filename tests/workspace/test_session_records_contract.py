@@ -19,7 +19,7 @@ from workspace.records import Phase, SessionRecord, TableState, TemporaryTable
 
 Opener = Callable[[], record_store.SessionRecords]
 
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 120
 A, B, C = ReplicaId("gateway-a"), ReplicaId("gateway-b"), ReplicaId("gateway-c")
 ABSENT = record_name(Principal("nobody"), ClientSessionId("none"))
 

@@ -23,6 +23,7 @@ from tests.workspace.object_store.storages import Objects, give_credentials
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.identifiers import SessionUuid, TableUuid
+from workspace.object_store import s3_client
 from workspace.object_store.bucket import Bucket
 from workspace.object_store.contents_cache import LISTING_SECONDS
 from workspace.object_store.s3_client import ObjectStoreError
@@ -36,7 +37,8 @@ TABLE = TableUuid("00000000-0000-4000-8000-00000000000a")
 SECOND = TableUuid("00000000-0000-4000-8000-00000000000b")
 MANY = 20_000
 SOME = 8_000
-READ_SECONDS = 1.0
+PAUSED_READ_SECONDS = 3.0
+"""For a server that is paused. It is long enough for one that a busy machine slows down."""
 
 
 class DiedError(BaseException):
@@ -144,10 +146,10 @@ def count(location: Path) -> int:
     return sum(len(files) for _, _, files in os.walk(location))
 
 
-def opened(raw: RawS3, **options: Any) -> ObjectSessionLocations:
+def opened(raw: RawS3, read_seconds: float = s3_client.READ_SECONDS) -> ObjectSessionLocations:
     storage = Objects(raw, BUCKET)
-    store = Bucket(storage.address, read_seconds=READ_SECONDS)
-    locations = ObjectSessionLocations(storage.address, bucket=store, relist_seconds=0, **options)
+    store = Bucket(storage.address, read_seconds=read_seconds)
+    locations = ObjectSessionLocations(storage.address, bucket=store, relist_seconds=0)
     locations.initialise()
     return locations
 
@@ -292,7 +294,7 @@ def test_first_start_interrupted_at_any_request_can_be_repeated(storage: Objects
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["killed", "paused"])
 def test_server_failure_during_a_purge_only_delays_it(server: Server, tmp_path: Path, *, fault: str) -> None:
-    locations, storage = opened(server.raw), Objects(server.raw, BUCKET)
+    locations, storage = opened(server.raw, PAUSED_READ_SECONDS), Objects(server.raw, BUCKET)
     locations.create(OTHER)
     storage.write(f"{OTHER}/{TABLE}/part-0")
     location = many(tmp_path, storage, SESSION, SOME)

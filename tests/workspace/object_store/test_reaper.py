@@ -23,7 +23,7 @@ class WorldInAnObjectStore(World):
     def __init__(self, directory: Path, storage: Objects) -> None:
         self.storage = storage
         super().__init__(directory)
-        store = Bucket(storage.address, read_seconds=1)
+        store = Bucket(storage.address)
         in_store = ObjectSessionLocations(storage.address, InMemoryRootIds(), bucket=store, relist_seconds=0)
         in_store.initialise()
         self.locations = in_store  # type: ignore[assignment]

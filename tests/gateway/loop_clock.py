@@ -18,6 +18,8 @@ class LoopClock:
     def time(self) -> float:
         return self._time() + self._skipped_seconds
 
-    def skip(self, seconds: float) -> None:
-        """Set the clock forward. Timers that are now due run when the test awaits next."""
+    async def skip(self, seconds: float) -> None:
+        """Set the clock forward, and run the timers that are now due."""
         self._skipped_seconds += seconds
+        for _ in range(2):  # the loop adds due timers behind the tasks that are ready
+            await asyncio.sleep(0)

@@ -3,12 +3,14 @@
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gateway import repeated_events
 from gateway.audit import NOBODY, Audit, Caller
+from tests.gateway.loop_clock import LoopClock
 from workspace.audit_log import AuditLog
 
 
@@ -105,10 +107,11 @@ async def test_flood_of_failed_logins_of_many_hosts_is_bounded(log: Log) -> None
 
 
 async def test_failed_logins_are_written_after_their_period(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeated_events, "_PERIOD_SECONDS", 0.05)
+    clock = LoopClock()
+    monkeypatch.setattr(repeated_events, "time", SimpleNamespace(monotonic=clock.time))
     for _ in range(3):
         log.audit.login_failed(reason="expired", peer="ipv4:10.0.0.1:1")
-    await asyncio.sleep(0.2)
+    await clock.skip(2 * repeated_events._PERIOD_SECONDS)
     log.audit.login_failed(reason="expired", peer="ipv4:10.0.0.1:1")
     assert [event["count"] for event in log.events()] == [1, 2, 1]
 

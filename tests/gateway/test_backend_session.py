@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import time
 import uuid
 import weakref
 from contextlib import asynccontextmanager, suppress
@@ -17,6 +16,7 @@ from gateway.backend_session import BackendSession
 from gateway.backends import SERVICE, Backend
 from gateway.error_status import error_status
 from gateway.errors import SPARK_SQL_EXCEPTION, BackendError, GatewayError
+from tests.gateway.frozen_time import FrozenTime
 from tests.workspace.kubernetes.tcp_proxy import TcpProxy
 
 RESPONSES = 5
@@ -218,18 +218,18 @@ async def test_other_calls_of_an_unreachable_backend_fail_in_time(monkeypatch):
     async with connected(server) as session:
         server.proxy.__exit__()
         with pytest.raises(BackendError) as raised:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await session.read_settings()
     assert raised.value.error.code() is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_time_to_reattach_begins_with_the_reset(monkeypatch):
     """An operation may be silent for hours before its connection is reset."""
-    monkeypatch.setattr(backend_session, "REATTACH_SECONDS", 1.5)
-    server = Server()
+    server, frozen = Server(), FrozenTime()
+    monkeypatch.setattr(backend_session, "time", frozen)
 
     async def wait_and_reset():
-        await asyncio.sleep(2.0)  # longer than the time to reattach
+        frozen.advance(2 * backend_session.REATTACH_SECONDS)
         server.refusals = 2
         await server.reset()
 
@@ -256,14 +256,15 @@ async def test_plan_that_arrives_after_a_cancellation_is_interrupted(late_second
     server.execute = arrive_late
     async with connected(server) as session:
         running = asyncio.create_task(session.execute(base_pb2.Plan(), operation_id="op"))
-        await asyncio.wait_for(arrived.wait(), 10)
+        await asyncio.wait_for(arrived.wait(), 60)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
     assert len(server.interrupted) > server.started_after, "the plan was interrupted after it had arrived"
 
 
-async def test_restarted_backend_ends_the_execution_at_once():
+async def test_restarted_backend_ends_the_execution_at_once(monkeypatch):
+    monkeypatch.setattr(backend_session, "time", FrozenTime())  # the time to reattach never ends
     server = Server()
 
     async def restart():
@@ -272,11 +273,10 @@ async def test_restarted_backend_ends_the_execution_at_once():
 
     async with connected(server) as session:
         server.on_sent[("before", 3)] = restart
-        begun = time.monotonic()
         with pytest.raises(BackendError) as raised:
-            await session.execute(base_pb2.Plan())
+            async with asyncio.timeout(60):
+                await session.execute(base_pb2.Plan())
     assert raised.value.error.code() is grpc.StatusCode.UNAVAILABLE
-    assert time.monotonic() - begun < backend_session.REATTACH_SECONDS / 2
 
 
 async def test_unreachable_backend_ends_the_execution_in_time(monkeypatch):
@@ -293,7 +293,7 @@ async def test_unreachable_backend_ends_the_execution_in_time(monkeypatch):
     async with connected(server) as session:
         server.on_sent[("before", 3)] = stop
         with pytest.raises(BackendError) as raised:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await session.execute(base_pb2.Plan())
     assert stopped.is_set()
     assert raised.value.error.code() is grpc.StatusCode.UNAVAILABLE
@@ -326,7 +326,7 @@ async def test_cancellation_between_two_attempts_interrupts_the_operation():
     async with connected(server) as session:
         server.on_sent[("before", 3)] = server.reset
         running = asyncio.create_task(session.execute(base_pb2.Plan(), operation_id="op"))
-        await asyncio.wait_for(refused.wait(), 10)
+        await asyncio.wait_for(refused.wait(), 60)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

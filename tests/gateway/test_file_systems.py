@@ -208,11 +208,11 @@ def test_hung_reads_of_a_workspace_do_not_delay_other_reads(tmp_path):
         await asyncio.sleep(0)
         assert await storage.run_location(os.listdir, tmp_path) == ["hung"]
         assert await storage.change_workspace(os.listdir, tmp_path) == ["hung"]
-        clock.skip(READ_SECONDS / 2)
+        await clock.skip(READ_SECONDS / 2)
         other = asyncio.create_task(storage.read_workspace(os.listdir, tmp_path))
         await asyncio.sleep(0)
         assert not any(each.done() for each in reads)
-        clock.skip(READ_SECONDS / 2)
+        await clock.skip(READ_SECONDS / 2)
         outcomes = await asyncio.gather(*reads, return_exceptions=True)
         assert {each.condition for each in outcomes} == {"LODGE_STORAGE_UNAVAILABLE"}
         assert await other == ["hung"], "the hung reads are abandoned, and their threads are replaced"

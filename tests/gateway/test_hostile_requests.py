@@ -19,13 +19,18 @@ from gateway.tables.recognition import SqlRecognition
 from gateway.wire import count_fields, encode_field
 
 MIB = 1024 * 1024
-STALL_SECONDS = 5.0  # a third of the default lease; without limits, a stall takes minutes
+STALL_SECONDS = 5.0
+"""The longest processor time of a step. It is a third of the default lease. Without limits, it is minutes."""
+
 METHODS = [method.name for method in base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods]
 Operation = base_pb2.Plan.CompressedOperation
 
 
 class StallMeter:
-    """Measures the longest time for which the event loop did not run."""
+    """Measures the longest time for which the event loop did not run.
+
+    It is the processor time of this process, which does not depend on the load of the machine.
+    """
 
     async def __aenter__(self):
         self.longest_seconds = 0.0
@@ -38,10 +43,10 @@ class StallMeter:
         self._task.cancel()
 
     async def _measure(self):
-        last = time.perf_counter()
+        last = time.process_time()
         while True:
             await asyncio.sleep(0.001)
-            now = time.perf_counter()
+            now = time.process_time()
             self.longest_seconds = max(self.longest_seconds, now - last)
             last = now
 

@@ -39,7 +39,7 @@ def test_interrupt_before_the_first_step_ends_the_stream():
         operations.start(operation, forever)
         assert await operation.interrupt()
         with pytest.raises(CanceledError):
-            await asyncio.wait_for(responses_of(operation), 5)
+            await asyncio.wait_for(responses_of(operation), 60)
 
     asyncio.run(run())
 
@@ -72,7 +72,7 @@ def test_guarantee_4_only_an_operation_without_stream_is_abandoned():
             operations.start(operation, forever)
         async with operations.follow(watched):
             with pytest.raises(CanceledError):
-                await asyncio.wait_for(responses_of(left), 10)
+                await asyncio.wait_for(responses_of(left), 60)
             assert not watched.is_finished
         await operations.end_all()
 

@@ -134,7 +134,7 @@ def test_hung_calls_are_abandoned_and_do_not_block_later_calls():
     async def run():
         pool, clock = make_pool(threads=2, timeout_seconds=SECONDS, max_abandoned=4), LoopClock()
         async with hanging(pool, 2, pool.run_or_abandon) as tasks:
-            clock.skip(SECONDS)
+            await clock.skip(SECONDS)
             for task in tasks:
                 await refused(task)
             assert pool.abandoned == 2
@@ -156,15 +156,14 @@ def test_cancelled_call_is_abandoned_only_if_it_does_not_return_in_time():
             later = asyncio.create_task(pool.run(int))
             await asyncio.sleep(0)
             assert (pool.abandoned, pool.waiting) == (0, 1)
-            clock.skip(SECONDS)
+            await clock.skip(SECONDS)
             assert await asyncio.wait_for(later, SECONDS) == 0, "runs when the cancelled call is abandoned"
             assert pool.abandoned == 1
         await until_calls_return(pool)
         async with hanging(pool, 1, pool.run_or_abandon) as (task,):
             task.cancel()
         await until_calls_return(pool)
-        clock.skip(SECONDS)
-        await asyncio.sleep(0)
+        await clock.skip(SECONDS)
         assert pool.abandoned == 0, "the call has returned in time"
         await pool.close()
 
@@ -175,10 +174,10 @@ def test_pool_refuses_calls_at_once_if_all_its_threads_hang():
     async def run():
         pool, clock = make_pool(threads=1, timeout_seconds=SECONDS, max_abandoned=1), LoopClock()
         async with hanging(pool, 1, pool.run_or_abandon) as (first,):
-            clock.skip(SECONDS)
+            await clock.skip(SECONDS)
             await refused(first)
             async with hanging(pool, 1, pool.run_or_abandon) as (second,):
-                clock.skip(SECONDS)
+                await clock.skip(SECONDS)
                 await refused(second)
                 later = asyncio.create_task(pool.run_or_abandon(int))
                 await asyncio.sleep(0)
@@ -199,7 +198,7 @@ def test_waiting_call_ends_in_time():
             call = asyncio.create_task(pool.run_or_abandon(int))
             await asyncio.sleep(0)
             assert pool.waiting == 1
-            clock.skip(SECONDS)
+            await clock.skip(SECONDS)
             await refused(call)
             assert pool.waiting == 0
         assert await asyncio.wait_for(pool.run_or_abandon(int), SECONDS) == 0

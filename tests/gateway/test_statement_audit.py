@@ -16,9 +16,11 @@ from gateway.errors import GatewayError
 from gateway.operations import Operation
 from gateway.requests import Request, read_request
 from gateway.statement_audit import ObservedStatement, StatementAudit
+from tests.gateway.loop_clock import LoopClock
 from workspace.audit_log import AuditLog
 
 SESSION = "00000000-0000-4000-8000-000000000001"
+DETACHED_SECONDS = 300.0
 COMPLETE = base_pb2.ExecutePlanResponse(
     session_id="s", result_complete=base_pb2.ExecutePlanResponse.ResultComplete()
 ).SerializeToString()
@@ -32,7 +34,7 @@ class Site:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.audit = Audit(AuditLog(str(path)))
-        self.statements = StatementAudit(self.audit, detached_timeout_seconds=0.05, log_query_text=False)
+        self.statements = StatementAudit(self.audit, detached_timeout_seconds=DETACHED_SECONDS, log_query_text=False)
         Audit.set_caller(Caller("ada", frozenset({"b", "a"}), "jwt", "ipv4:10.0.0.1:4711", "s", "op"))
 
     def begin(self, sql: str = "select * from t", *, operation: str = "op", reattachable: bool = True) -> Any:
@@ -157,8 +159,9 @@ async def test_statement_that_cannot_be_reattached_succeeds_with_its_stream(site
     [None, rpc_error(StatusCode.UNAVAILABLE), asyncio.CancelledError(), rpc_error(StatusCode.INTERNAL, NOT_FOUND)],
 )
 async def test_statement_is_left_if_no_client_comes_back(site: Site, error: BaseException | None) -> None:
+    clock = LoopClock()
     stream(site, site.begin(), batch(1), error=error)
-    await asyncio.sleep(0.2)
+    await clock.skip(DETACHED_SECONDS)
     (event,) = site.events()
     assert (event["event"], event["reason"]) == ("statement_left", "no client followed the operation")
     assert (event["tables"], event["rows"]) == (["t"], 1)
@@ -186,12 +189,14 @@ async def test_repeated_request_does_not_end_a_running_statement(site: Site) -> 
 
 @pytest.mark.parametrize("error", [None, GatewayError("LODGE_TABLE_EXISTS", "42P07", "exists")])
 async def test_lodge_statement_ends_with_its_operation(site: Site, error: GatewayError | None) -> None:
-    operation = a_running_operation(error)
+    clock, may_end = LoopClock(), asyncio.Event()
+    operation = a_running_operation(error, may_end)
     observed = site.begin("create temporary table t as select 1")
     with site.statements.follow(observed):
         site.statements.finish_with(operation, observed)
-    await asyncio.sleep(0.1)  # longer than the detached timeout
+    await clock.skip(2 * DETACHED_SECONDS)
     assert site.statements.reattach(request()) is observed
+    may_end.set()
     await end(operation)
     (event,) = site.events()
     assert (event["event"], event["executed_by"], event["tables"]) == ("statement_finished", "lodge", ["t"])
@@ -208,13 +213,14 @@ async def test_operation_that_waits_for_another_replica_has_no_event(site: Site)
     assert site.events() == []
 
 
-def a_running_operation(error: GatewayError | None) -> Operation:
+def a_running_operation(error: GatewayError | None, may_end: asyncio.Event | None = None) -> Operation:
     message = base_pb2.ExecutePlanRequest(session_id=SESSION, operation_id="op")
     message.request_options.add().reattach_options.reattachable = True
     operation = Operation(message)
 
     async def run() -> base_pb2.ExecutePlanResponse:
-        await asyncio.sleep(0.2)
+        if may_end is not None:
+            await may_end.wait()
         if error is not None:
             raise error
         return base_pb2.ExecutePlanResponse()

@@ -11,6 +11,7 @@ from gateway.admission.limits import AdmissionLimits, LimitKind, LimitReports
 from gateway.admission.responses import ResponseFlow, ResponseFlows
 from gateway.errors import GatewayError
 from tests.gateway.admission.conftest import FakeContext
+from tests.gateway.frozen_time import FrozenTime
 from workspace.identifiers import Principal
 
 Report = Callable[[AdmissionLimits], LimitReports]
@@ -112,7 +113,7 @@ async def test_connection_of_the_client_that_does_not_read_is_closed(
         for flow, size in [(stalled, lambda: backend(150)), (idle, lambda: backend(10))]
     ]
     waiting = asyncio.create_task(site.flow(site.ada)[0].read(backend))
-    await asyncio.wait_for(site.has_closed.wait(), 10)
+    await asyncio.wait_for(site.has_closed.wait(), 60)
     assert set(site.closed) == {"stalled"}
     tasks[0].cancel()  # as gRPC does when the connection is closed
     assert await waiting
@@ -120,17 +121,19 @@ async def test_connection_of_the_client_that_does_not_read_is_closed(
 
 
 async def test_clients_that_read_are_never_closed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(responses, "_STALLED_SECONDS", 0.05)
-    monkeypatch.setattr(responses, "_CHECK_SECONDS", 0.01)
+    frozen = FrozenTime()
+    monkeypatch.setattr(responses, "time", frozen)
+    monkeypatch.setattr(responses, "_CHECK_SECONDS", 0.001)
 
     async def serve() -> None:
         flow, context = site.flow(site.ada)
         context.reads.set()
         for _ in range(20):
             await flow.send(await flow.read(late))
+            frozen.advance(responses._STALLED_SECONDS / 50)  # much longer than this in all rounds together
             await asyncio.sleep(0.005)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         results = await asyncio.gather(*(serve() for _ in range(8)), return_exceptions=True)
     assert site.closed == []
     assert site.total.response_bytes == 0

@@ -16,7 +16,7 @@ from gateway.authentication.method import Method
 from gateway.errors import GatewayError
 from tests.identity.provider import IdentityProvider
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 60.0
 
 
 @dataclass

@@ -21,6 +21,7 @@ from gateway.authentication.method import Naming
 from gateway.authentication.source import SourceError
 from gateway.errors import GatewayError
 from tests.gateway.authentication.conftest import call_with, eventually, identify, refusal, watching
+from tests.gateway.frozen_time import FrozenTime
 from tests.identity.provider import Flaw, IdentityProvider, JwksServer, SigningKey
 
 CHECK_SECONDS = 0.05
@@ -253,8 +254,12 @@ async def test_new_key_is_not_refused_while_jwks_cannot_be_read(provider: Identi
     assert (await identify(authenticator, call_with(token))).principal == "ada"
 
 
-async def test_unreachable_jwks_keeps_keys_until_their_age(provider: IdentityProvider, server: JwksServer) -> None:
-    settings = {"jwks": server.url, "refresh_seconds": 0.1, "max_age_seconds": 1.5}
+async def test_unreachable_jwks_keeps_keys_until_their_age(
+    provider: IdentityProvider, server: JwksServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen = FrozenTime()
+    monkeypatch.setattr("gateway.authentication.source.time", frozen)
+    settings = {"jwks": server.url, "refresh_seconds": 0.1, "max_age_seconds": 1000.0}
     async with watching(method(provider, **settings)) as authenticator:
         server.status = 500
         fetched = server.requests
@@ -267,6 +272,7 @@ async def test_unreachable_jwks_keeps_keys_until_their_age(provider: IdentityPro
             await eventually(has_failed, "the failure is noticed")
             await identify(authenticator, call_with(token))
             assert authenticator.failing_methods == ["jwt"]
+            frozen.advance(1001.0)
 
             async def is_refused() -> bool:
                 return not await accepts(authenticator, token)

@@ -113,7 +113,7 @@ async def test_revoked_token_is_refused_after_the_cache_time(
         return False
 
     # The API server itself caches tokens for 10 seconds.
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not await is_refused():
         assert time.monotonic() < deadline
         await asyncio.sleep(0.2)

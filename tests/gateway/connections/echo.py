@@ -16,7 +16,7 @@ from gateway.connections.listener import Addresses, ConnectionLimits, Listener, 
 
 METHOD = "/echo/Unary"
 STREAM = "/echo/Stream"
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 class Echo(grpc.GenericRpcHandler):

@@ -1,7 +1,6 @@
 """TLS and the token of Lodge for backends."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
@@ -20,10 +19,11 @@ from gateway.connections.backend_channel import add_metadata
 from gateway.connections.backend_credentials import BackendAccess, BackendCredentials
 from gateway.connections.credential_files import CredentialFileError
 from tests.gateway.connections.tls_terminator import TlsTerminator
+from tests.gateway.function_calls import MOST_CALLS, count_calls
 from tests.identity.certificates import DAY, CertificateAuthority
 from workspace.identifiers import Principal, record_name
 
-SECONDS = 10.0
+SECONDS = 60.0
 TOKEN = "a-secret-token"  # noqa: S105 - of a test
 
 
@@ -269,20 +269,14 @@ async def test_changed_ca_is_used_and_running_calls_continue(
 
 
 async def test_adding_the_token_costs_little() -> None:
-    """The wrapper costs less than 10 microseconds a call, without the call itself."""
+    """The wrapper costs a few function calls, without the call itself."""
 
     def nothing(request: bytes, metadata: Any = None, timeout: float | None = None) -> None: ...
 
     own = partial(BackendCredentials(BackendAccess(tokens={"sc://h:1": TOKEN})).metadata, "sc://h:1")
     call = add_metadata(lambda _: nothing, own)("/method")
     metadata = tuple((f"key-{number}", "value") for number in range(5))
-    best = float("inf")
-    for _ in range(5):
-        begun = time.perf_counter()
-        for _ in range(10_000):
-            call(b"x", metadata=metadata, timeout=1.0)
-        best = min(best, (time.perf_counter() - begun) / 10_000)
-    assert best < 10e-6
+    assert count_calls(lambda: call(b"x", metadata=metadata, timeout=1.0)) < MOST_CALLS
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from gateway.connections import channel_pool
 from gateway.connections.channel_pool import CALLS_PER_CONNECTION
 from tests.gateway.connections.echo import until
 
-SECONDS = 30.0
+SECONDS = 60.0
 STREAMS = 100
 """The maximum number of open streams of a connection behind many proxies."""
 

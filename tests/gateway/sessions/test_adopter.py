@@ -51,13 +51,13 @@ def run(tmp_path: Path) -> Start:
 
 
 async def test_sessions_of_killed_replica_are_adopted_once_each(run: Start) -> None:
-    async with run(lease_seconds=3.0, patience_seconds=20.0) as replicas:
+    async with run(lease_seconds=10.0, patience_seconds=50.0) as replicas:
         await adopt_sessions_of_killed_replica(replicas, sessions=40)
 
 
 @pytest.mark.slow
 async def test_many_sessions_of_killed_replica_are_adopted_once_each(run: Start) -> None:
-    async with run(lease_seconds=10.0, patience_seconds=30.0) as replicas:
+    async with run(lease_seconds=10.0, patience_seconds=50.0) as replicas:
         await adopt_sessions_of_killed_replica(replicas, sessions=200)
 
 
@@ -123,8 +123,9 @@ async def test_session_is_adopted_if_the_reaper_removes_its_second_lost_holder(r
         await until(lambda: shared.name in replica.served(), "the shared session is adopted")
 
 
-async def test_abandoned_changes_are_handed_to_completion(run: Start) -> None:
-    async with run(lease_seconds=6.0) as replicas:
+async def test_abandoned_changes_are_handed_to_completion(run: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.sessions.peers._LISTS_PER_LEASE", 12_000)
+    async with run(lease_seconds=6000.0) as replicas:
         directory = TableUuid("00000000-0000-4000-8000-000000000001")
         write = PendingWrite(directory, "operation", STOPPED)
         table = TemporaryTable("t", directory, TableState.CREATING, "parquet", writes=(write,))
@@ -139,9 +140,12 @@ async def test_abandoned_changes_are_handed_to_completion(run: Start) -> None:
         assert replica.sessions.find(session.key) is session
 
 
-async def test_change_of_a_replica_that_the_reaper_has_forgotten_is_completed(run: Start) -> None:
+async def test_change_of_a_replica_that_the_reaper_has_forgotten_is_completed(
+    run: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The reaper may remove the lost replica from the record before the other replicas know of the loss."""
-    async with run(lease_seconds=6.0) as replicas:
+    monkeypatch.setattr("gateway.sessions.peers._LISTS_PER_LEASE", 12_000)
+    async with run(lease_seconds=6000.0) as replicas:
         directory = TableUuid("00000000-0000-4000-8000-000000000001")
         write = PendingWrite(directory, "operation", STOPPED)
         table = TemporaryTable("t", directory, TableState.CREATING, "parquet", writes=(write,))

@@ -34,7 +34,7 @@ from workspace.record_store import RecordsEvent
 from workspace.records import SessionRecord
 from workspace.session_end import end_session
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 class ReleasingBackend(grpc.GenericRpcHandler):

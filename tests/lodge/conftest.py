@@ -12,7 +12,7 @@ import pytest
 
 from tests.cluster.processes import DIES_WITH_PARENT
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 120
 
 
 @dataclass

@@ -25,6 +25,8 @@ from workspace.files.session_records import FileSessionRecords
 from workspace.identifiers import SessionUuid
 
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
+SHORT_GRACE = "--grace-period=300ms"
+"""For reapers of sessions without a holder. The lease of the gateway is as long as by default."""
 
 
 class Serving:
@@ -88,7 +90,7 @@ def test_temporary_workspace_moves_and_keeps_its_home(serving: Serving) -> None:
     assert not list((serving.second / ".lodge" / "leases").iterdir())
     assert serving.reload("configuration_reloaded")["changed"] == []
     serving.process.send_signal(signal.SIGTERM)
-    assert serving.process.wait(30) == 0
+    assert serving.process.wait(120) == 0
     serving.start("--no-reaper")
     assert len(list((serving.first / ".lodge" / "leases").iterdir())) == 1, "a start follows the pointer to the home"
     assert "Traceback" not in serving.log_file.read_text()
@@ -196,9 +198,9 @@ def test_reaper_finds_a_new_root_by_itself(
     """A reaper that starts with the new root before any gateway moves there finds it too."""
     log = tmp_path / "reaper.log"
     root = serving.first if known == "old" else serving.second
-    reap = ("reap", f"--workspace=dfs.tmp={root.as_uri()}", "--lease-duration=300ms", "--grace-period=300ms")
+    reap = ("reap", f"--workspace=dfs.tmp={root.as_uri()}", SHORT_GRACE)
     serving.write(serving.first)
-    serving.start("--no-reaper", "--lease-duration=300ms")
+    serving.start("--no-reaper")
     reaper = lodge.start(*reap, log=log)
     eventually(lambda: "reaper_started" in log.read_text(), "the reaper works")
     serving.write(serving.second)
@@ -224,21 +226,20 @@ def test_reaper_finds_a_new_root_by_itself(
 
 @pytest.mark.slow
 def test_restart_with_only_the_new_root_cleans_up_both_roots(serving: Serving, eventually: Eventually) -> None:
-    times = ("--lease-duration=300ms", "--grace-period=300ms")
     serving.write(serving.first)
-    serving.start(*times)
+    serving.start(SHORT_GRACE)
     eventually(lambda: serving.lines("reaper_started"), "the reaper works")
     serving.write(serving.second)
     serving.reload("configuration_reloaded")
     record = a_record(backend="sc://127.0.0.1:2")  # no gateway adopts it
     children = children_of(serving.process.pid)
     serving.process.kill()
-    serving.process.wait(30)
+    serving.process.wait(120)
     eventually(lambda: not any(is_running(child) for child in children), "the kernel has killed the reaper too")
     FileSessionRecords(serving.first).create(record)
     for root in (serving.first, serving.second):
         FileSessionLocations(root, serving.first).create(record.session_uuid)
-    serving.start(*times)
+    serving.start(SHORT_GRACE)
     for root in (serving.first, serving.second):
         eventually(lambda root=root: [path.name for path in root.iterdir()] == [".lodge"], f"{root} is empty")
     eventually(lambda: len(serving.lines("session_location_deleted")) == 2, "the reaper logs both deletions")
@@ -260,10 +261,8 @@ def test_missing_root_is_a_hold_that_names_it(
     orphan = locations.create(SESSION)
     aside = serving.second.rename(tmp_path / "aside")
     log = tmp_path / "reaper.log"
-    lodge.start(
-        *("reap", f"--workspace=dfs.tmp={serving.first.as_uri()}", "--lease-duration=300ms", "--grace-period=300ms"),
-        log=log,
-    )
+    options = (f"--workspace=dfs.tmp={serving.first.as_uri()}", SHORT_GRACE)
+    lodge.start("reap", *options, log=log)
     eventually(lambda: "reaper_held_back" in log.read_text(), "the reaper is on hold")
     begun = time.monotonic()
     eventually(lambda: time.monotonic() - begun > 3, "ten grace periods have passed")

@@ -2,10 +2,10 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PYTEST := $(BIN)/python -m pytest -n 2
+PYTEST := $(BIN)/python -m pytest -n auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup prerequisites demo test test-all test-slow test-cluster coverage check format lock bench-engine bench-lake bench-gateway bench-temp-tables bench-reaper bench-replicas drift-table format-docs chart-docs cluster cluster-down cluster-programs images soak clean
+.PHONY: help setup prerequisites demo test test-all test-slow test-cluster durations coverage check format lock bench-engine bench-lake bench-gateway bench-temp-tables bench-reaper bench-replicas drift-table format-docs chart-docs cluster cluster-down cluster-programs images soak clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -25,33 +25,29 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup ## Start Lodge, run an example against it, and show what happens
 	@$(BIN)/python examples/demo.py
 
-test: check ## Run the checks and the quick tests, at most 8 minutes
-	@$(PYTEST) -m 'not slow and not installation'
+test: check ## Run the checks and the quick tests, at most 6 minutes
+	@$(PYTEST) --tier=quick
 
-test-slow: setup ## Run only the slow tests
-	@$(PYTEST) -m 'slow and not installation'
+test-slow: setup ## Run only the slow tests, with those of the test cluster
+	@$(PYTEST) --tier=slow
 
-test-cluster: programs-if-go ## Install the chart with its images on real nodes, upgrade it, and lose nodes (needs root and Go)
+test-cluster: cluster-programs ## Install the chart with its images on real nodes, upgrade it, and lose nodes (needs root and Go)
 	@$(BIN)/python -m pytest -s -m installation tests/installation
 
-test-all: programs-if-go ## Run the checks and all tests, about an hour after the first time
-	@$(MAKE) --no-print-directory test test-slow test-cluster
+test-all: setup ## Run the checks and all tests, about half an hour after the first time
+	@scripts/test-all
 
-.PHONY: programs-if-go
-programs-if-go: setup
+durations: ## Copy the recorded durations of the last runs to the checkout
+	@$(BIN)/python -m tests.running.durations
+
+coverage: setup ## Run all tests and print the coverage of the product by lines and branches
 	@! command -v go >/dev/null || $(BIN)/python -m tests.cluster programs
-
-coverage: programs-if-go ## Run all tests and print the coverage of the product by lines and branches
 	@rm -rf build/coverage && mkdir -p build/coverage
-	@$(BIN)/python -m coverage run -m pytest -n 2 -m 'not installation'
+	@$(BIN)/python -m coverage run -m pytest -n auto -m 'not installation'
 	@$(BIN)/python -m coverage combine --quiet && $(BIN)/python -m coverage report
 
 check: setup ## Check format, lint, docstrings, spelling, types, and imports between packages
-	@$(BIN)/ruff format --check .
-	@$(BIN)/ruff check .
-	@$(BIN)/codespell
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@scripts/check $(BIN)
 
 format: setup ## Format the source
 	@$(BIN)/ruff format .

@@ -16,7 +16,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
 
-_BUILD_FILES = ("Containerfile", ".containerignore", "images", "tests/cluster/programs/syft")
+_BUILD_FILES = ("Containerfile", ".containerignore", "images", "tests/cluster/programs/go/go.mod")
 
 
 def version() -> str:

@@ -81,8 +81,9 @@ def _serve(read_settings: Callable[[], ServeSettings]) -> None:
     settings = read_settings()
     workspaces = workspaces_from(settings)
 
-    from lodge.tuning import freeze_loaded_objects, start_grpc  # noqa: PLC0415
+    from lodge.tuning import freeze_loaded_objects, leave_out_pandas, start_grpc  # noqa: PLC0415
 
+    leave_out_pandas()
     start_grpc()
 
     from lodge.configuration import Configuration  # noqa: PLC0415

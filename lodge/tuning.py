@@ -1,4 +1,4 @@
-"""Process-wide settings of gRPC, of the garbage collector and of open files for ``lodge serve``.
+"""Process-wide settings of gRPC, imports, the garbage collector and open files for ``lodge serve``.
 
 A gateway creates millions of short-lived objects and sends many small gRPC messages, while its large set of imported
 modules never changes. The default settings of gRPC and of the garbage collector are not suited for this load. For
@@ -8,6 +8,8 @@ measurements, see ``docs/explanation/gateway-performance.md``.
 import gc
 import os
 import resource
+import sys
+from importlib.abc import MetaPathFinder
 
 _GRPC_VARIABLES = {
     # Use the poller that does not need an additional thread between the socket and the event loop.
@@ -32,6 +34,26 @@ def start_grpc() -> None:
     init_grpc_aio()
     for name in ours:
         del os.environ[name]
+
+
+def leave_out_pandas() -> None:
+    """Keep PySpark and pyarrow from importing pandas, which the gateway does not use.
+
+    The import takes half a second and 35 MB of memory. PySpark's client requires pandas, and imports it with its
+    message classes. pyarrow imports it when it first converts Python objects, and works without it.
+    """
+    from pyspark.sql.pandas import utils  # noqa: PLC0415 - only `lodge serve` has these messages
+
+    utils.require_minimum_pandas_version = lambda: None
+    sys.meta_path.insert(0, _WithoutPandas())
+
+
+class _WithoutPandas(MetaPathFinder):
+    """Makes an import of pandas fail as if it were not installed."""
+
+    def find_spec(self, fullname: str, *_: object) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("The gateway does not import pandas.", name=fullname)
 
 
 def freeze_loaded_objects() -> None:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,13 +15,19 @@ from pathlib import Path
 import pyspark
 import pytest
 from hypothesis import settings
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 from lodge.embedded_spark import link_spark
 from tests.cluster.processes import DIES_WITH_PARENT, children_of
 
-pytest_plugins = ["tests.skips", "tests.cluster.plugin"]
+pytest_plugins = [
+    "tests.skips",
+    "tests.cluster.plugin",
+    "tests.running.tiers",
+    "tests.running.scheduling",
+    "tests.running.measuring",
+    "tests.running.progress",
+    "tests.running.failures",
+]
 
 settings.register_profile("lodge", deadline=None)  # the duration of an example depends on the load of the machine
 settings.load_profile("lodge")
@@ -40,63 +45,6 @@ SPARK_ENVIRONMENT = {
 
 SPARK_STARTED = re.compile(r"Spark Connect server started at: (\S+:\d+)")
 READY = re.compile(r"Lodge is ready at (sc://\S+)")
-
-
-SLOW_SECONDS = {
-    "tests/gateway/scans": 1000,
-    "tests/gateway/tables": 740,
-    "tests/chaos": 650,
-    "tests/gateway": 460,
-    "tests/simulation": 360,
-    "tests/standalone": 340,
-    "tests/engine": 310,
-    "tests/helm": 250,
-    "tests/reaper/kubernetes": 220,
-    "tests/lodge": 220,
-    "tests/workspace/kubernetes": 160,
-    "tests/drift": 150,
-    "tests/gateway/sessions": 130,
-    "tests/cluster": 120,
-    "tests/hostile": 110,
-    "tests/errors": 100,
-    "tests/workspace/object_store": 100,
-    "tests/gateway/objects": 100,
-    "tests/identity": 80,
-    "tests/docs": 70,
-    "tests/workspace/files": 70,
-    "tests/gateway/sql": 60,
-    "tests/images": 50,
-    "tests/gateway/names": 40,
-}
-"""The duration of the slow tests of the longest directories, to begin with them. It need not be exact."""
-
-QUICK_SECONDS = 0.05
-
-
-class DirectoryScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Runs all tests of a directory in one worker, because they share servers. Begins with the longest directories."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return directory_of(nodeid)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> DirectoryScheduling:
-    config.option.loadscopereorder = False  # keep the order of the collection
-    return DirectoryScheduling(config, log)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the directories by their expected duration, so that no worker begins a long one at the end of the run."""
-    tests = Counter(directory_of(item.nodeid) for item in items)
-    expected = {directory: QUICK_SECONDS * count for directory, count in tests.items()}
-    for directory in {directory_of(item.nodeid) for item in items if item.get_closest_marker("slow")}:
-        expected[directory] += SLOW_SECONDS.get(directory, 0)
-    items.sort(key=lambda item: -expected[directory_of(item.nodeid)])
-
-
-def directory_of(nodeid: str) -> str:
-    return nodeid.partition("::")[0].rpartition("/")[0]
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:

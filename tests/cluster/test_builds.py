@@ -1,6 +1,7 @@
 """Programs are built once, and missing programs are reported."""
 
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,14 +13,19 @@ from tests.cluster import builds
 
 REPOSITORY = Path(__file__).parents[2]
 GO_THAT_BUILDS = """
-echo built >> "$0.calls"
+directory=$3
+shift 3
+echo "$@" >> "$0.calls"
 sleep 0.2
-echo '#!/bin/sh' > "$3"
-chmod +x "$3"
+for package; do
+    case $package in
+        -*) ;;
+        *) echo '#!/bin/sh' > "$directory/${package##*/}"; chmod +x "$directory/${package##*/}" ;;
+    esac
+done
 """
-GO_THAT_FAILS_HALF_WAY = """
-echo '#!/bin/sh' > "$3"
-chmod +x "$3"
+GO_THAT_FAILS_HALF_WAY = f"""
+{GO_THAT_BUILDS}
 echo 'no space left' >&2
 exit 1
 """
@@ -48,12 +54,21 @@ def go(tmp_path, monkeypatch):
     return put
 
 
-def test_concurrent_runs_build_a_program_once(go):
+def test_concurrent_runs_build_all_programs_once(go):
     calls = Path(f"{go(GO_THAT_BUILDS)}.calls")
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda _: builds.build(["etcd", "kwok"], announce=str), range(4)))
-    assert calls.read_text().count("built") == 2
+    (call,) = calls.read_text().splitlines()
+    assert call.endswith("./etcd sigs.k8s.io/kwok/cmd/kwok")
     assert os.access(builds.program("etcd"), os.X_OK)
+
+
+def test_build_announces_what_it_does_and_how_long_it_took(go):
+    go(GO_THAT_BUILDS)
+    announced = []
+    builds.build(["etcd", "kwok"], announce=announced.append)
+    assert announced[0].startswith("Building etcd, kwok in ")
+    assert re.fullmatch(r"Built etcd, kwok in \d+ s\.", announced[1])
 
 
 def test_failed_build_leaves_no_program(go):

@@ -12,9 +12,9 @@ from images import source
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(source, "REPOSITORY", tmp_path)
     (tmp_path / ".containerignore").write_text("*\n!lodge/\n")
-    for directory in ("lodge/__pycache__", "docs", "images", "tests/cluster/programs/syft"):
+    for directory in ("lodge/__pycache__", "docs", "images", "tests/cluster/programs/go"):
         (tmp_path / directory).mkdir(parents=True)
-    for name in ("Containerfile", "lodge/cli.py", "docs/page.md"):
+    for name in ("Containerfile", "lodge/cli.py", "docs/page.md", "tests/cluster/programs/go/go.mod"):
         (tmp_path / name).write_text("content\n")
     return tmp_path
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 VARIABLES = ("GRPC_EXPERIMENTS", "GRPC_ENABLE_FORK_SUPPORT")
 START = """
@@ -23,6 +24,15 @@ async def serve():
     await server.stop(None)
 asyncio.run(serve())
 print(os.environ.get("GRPC_EXPERIMENTS"), os.environ.get("GRPC_ENABLE_FORK_SUPPORT"))
+"""
+
+START_WITHOUT_PANDAS = """
+import sys
+from lodge.tuning import leave_out_pandas
+leave_out_pandas()
+import lodge.serve
+import pyarrow
+print(pyarrow.array([1]).to_pylist(), "pandas" in sys.modules)
 """
 
 
@@ -51,3 +61,10 @@ def test_the_operators_own_setting_wins():
     done = run_server(GRPC_EXPERIMENTS="no_such_experiment")
     assert done.stdout == "no_such_experiment None\n"
     assert "Unknown experiment: no_such_experiment" in done.stderr
+
+
+def test_gateway_starts_without_pandas(tmp_path: Path) -> None:
+    program = tmp_path / "start.py"
+    program.write_text(START_WITHOUT_PANDAS)
+    result = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout == "[1] False\n"

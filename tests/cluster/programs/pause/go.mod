@@ -1,3 +1,0 @@
-module lodge.test/cluster/pause
-
-go 1.26.0

@@ -23,8 +23,8 @@ pytest_plugins = [
     "tests.skips",
     "tests.cluster.plugin",
     "tests.running.tiers",
-    "tests.running.scheduling",
     "tests.running.measuring",
+    "tests.running.scheduling",
     "tests.running.progress",
     "tests.running.failures",
 ]

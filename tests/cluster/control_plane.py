@@ -108,7 +108,7 @@ class ControlPlane:
             self._certificates / "kube-controller-manager.crt",
             f"--kubeconfig={self.kubeconfig}",
             "--leader-elect=false",
-            "--controllers=*,-nodeipam,-service-lb-controller",
+            "--controllers=*,-nodeipam",
             "--node-monitor-period=1s",
             f"--node-monitor-grace-period={NODE_GRACE_SECONDS}s",
             "--node-eviction-rate=10",  # by default, the second node that fails would wait for 10 s

@@ -35,7 +35,7 @@ def status_of(call, *arguments, **options) -> int:
 
 def test_api_is_kubernetes_own(cluster):
     version = VersionApi(cluster.client).get_code()
-    assert (version.major, version.minor) == ("1", "36")
+    assert (version.major, version.minor) == ("1", "37")
 
 
 def test_foreign_certificate_authority_is_refused(cluster, tmp_path):

@@ -22,7 +22,7 @@ import yaml
 from kubernetes.client import CoordinationV1Api, CustomObjectsApi, EventsV1Api
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.processes import DIES_WITH_PARENT
+from tests.cluster.processes import DIES_WITH_PARENT, START_SECONDS, wait_until
 from tests.reaper.sessions import TABLE, create_location, create_record
 from workspace.files.session_locations import FileSessionLocations
 from workspace.identifiers import ReplicaId, SessionUuid
@@ -189,6 +189,7 @@ class KubernetesWorld:
         with log.open("wb") as errors:
             reaper = ReaperProcess(subprocess.Popen(command, stderr=errors, cwd=self.directory), log)
         self.started.append(reaper)
+        wait_until(lambda: reaper.has_logged("reaper_metrics_served"), "the reaper has started", START_SECONDS)
         return reaper
 
     def start_gateway(self, replica: str, pod: PodIdentity | None = None) -> Gateway:

@@ -15,9 +15,12 @@ from pathlib import Path
 import pyspark
 import pytest
 from hypothesis import settings
+from pyspark.sql.connect.session import SparkSession
 
 from lodge.embedded_spark import link_spark
 from tests.cluster.processes import DIES_WITH_PARENT, children_of
+from tests.spark_home import archive as class_archive
+from tests.spark_home import shared_home
 
 pytest_plugins = [
     "tests.skips",
@@ -151,12 +154,30 @@ def start_spark_process(
         master: The master of the executors.
         python: The Python of an environment with another Spark, and without Lodge.
     """
+    if python is None and not prefix:
+        home, archive = shared_home(), class_archive(create_archive)
+    else:  # the cache of this user may be unreadable for the server, and another Spark has other classes
+        home, archive = spark_home(directory, python), ""
+    return launch_spark(directory, home, prefix, more, master=master, python=python, java_options=archive)
+
+
+def launch_spark(
+    directory: Path,
+    home: Path,
+    prefix: Sequence[str] = (),
+    more: Mapping[str, str] | None = None,
+    *,
+    master: str = "local[2]",
+    python: Path | None = None,
+    java_options: str = "",
+) -> SparkProcess:
+    """Start a server of a Spark in a directory, and wait until it is ready."""
     log = directory / "server.log"
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={directory} {QUICK_COMPILER}",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={directory} {QUICK_COMPILER} {java_options}",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
         "spark.local.dir": str(directory),
@@ -168,7 +189,6 @@ def start_spark_process(
         "spark.ui.enabled": "false",
         **(more or {}),
     }
-    home = spark_home(directory, python)
     command = [
         *DIES_WITH_PARENT,
         *prefix,
@@ -189,6 +209,27 @@ def start_spark_process(
     except BaseException:
         end(server)
         raise
+
+
+def create_archive(java_option: str) -> None:
+    """Run a server with an option of Java that archives the classes of what the statements need."""
+    with tempfile.TemporaryDirectory(prefix="lodge-archive-") as temporary:
+        directory = Path(temporary)
+        server = launch_spark(directory, shared_home(), java_options=java_option)
+        try:
+            spark = SparkSession.builder.remote(server.address).create()
+            for kind in ("parquet", "orc", "json", "csv"):
+                path = str(directory / kind)
+                spark.range(100).selectExpr("id", "cast(id as string) s").write.format(kind).save(path)
+                spark.read.format(kind).schema("id bigint, s string").load(path).createOrReplaceTempView(kind)
+                spark.sql(
+                    f"select s.s, count(*) from {kind} s join parquet p using (id) group by 1 order by 2"
+                ).collect()
+            spark.range(10).mapInArrow(lambda batches: batches, "id bigint").collect()
+            spark.stop()
+        finally:
+            server.process.terminate()
+            server.process.wait(START_SECONDS)
 
 
 def spark_home(directory: Path, python: Path | None) -> Path:

@@ -18,14 +18,16 @@ from pathlib import Path
 from tests.cluster.builds import (
     OPTIONAL_PROGRAMS,
     PROGRAMS,
+    PROGRAMS_OF_A_CLUSTER,
+    PROGRAMS_OF_MACHINES,
     ProgramError,
     build,
     cache_directory,
     find_missing_tool,
 )
-from tests.cluster.cluster import PROGRAMS_OF_A_CLUSTER, Cluster
+from tests.cluster.cluster import Cluster
 from tests.cluster.machines.machine import import_image
-from tests.cluster.machines.machines import PROGRAMS_OF_MACHINES, install_tools
+from tests.cluster.machines.machines import install_tools
 from tests.cluster.processes import ClusterError, wait_until
 
 REPOSITORY = Path(__file__).parents[2]

@@ -130,6 +130,8 @@ _SOURCES = {
 }
 
 PROGRAMS = tuple(_SOURCES)
+PROGRAMS_OF_A_CLUSTER = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+PROGRAMS_OF_MACHINES = ("kubelet", "kube-proxy", "containerd", "containerd-shim-runc-v2", "ctr", "pause", "coredns")
 OPTIONAL_PROGRAMS = frozenset(name for name, source in _SOURCES.items() if source.tool is not _GO)
 """Programs that only some tests need. Developers without the tools to build them do not build them."""
 

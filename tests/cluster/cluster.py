@@ -33,7 +33,6 @@ from tests.cluster.machines.machines import Machines
 from tests.cluster.nodes import READY_SECONDS, Node, is_ready
 from tests.cluster.processes import Process, wait_until
 
-PROGRAMS_OF_A_CLUSTER = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 NAMESPACE_SECONDS = 90.0
 
 

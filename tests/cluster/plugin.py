@@ -3,22 +3,33 @@
 Tests that use them get the marker ``cluster``. A run never builds programs: `make cluster-programs` does. Tests whose
 programs are missing are skipped.
 
-A fixture that starts a server of its own requests one of `PROGRAMS_OF_FIXTURES`.
+A fixture that starts a server of its own requests one of `PROGRAMS_OF_FIXTURES`. The fixtures import their servers
+themselves, because the client of Kubernetes takes seconds to import, and every run of pytest imports this module.
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.builds import MissingToolError, find_missing, find_missing_tool
-from tests.cluster.clouds import AzureServer, GcsServer
-from tests.cluster.cluster import PROGRAMS_OF_A_CLUSTER, Cluster
-from tests.cluster.hdfs import HdfsServer, client_environment
-from tests.cluster.machines.machines import PROGRAMS_OF_MACHINES, install_tools
-from tests.cluster.nodes import Node
-from tests.cluster.s3 import S3Server
+from tests.cluster.builds import (
+    PROGRAMS_OF_A_CLUSTER,
+    PROGRAMS_OF_MACHINES,
+    MissingToolError,
+    find_missing,
+    find_missing_tool,
+)
 from tests.skips import skip_missing
+
+if TYPE_CHECKING:
+    from tests.cluster.clouds import AzureServer, GcsServer
+    from tests.cluster.cluster import Cluster
+    from tests.cluster.hdfs import HdfsServer
+    from tests.cluster.nodes import Node
+    from tests.cluster.s3 import S3Server
 
 PROGRAMS_OF_FIXTURES: Mapping[str, Sequence[str]] = {
     "cluster_programs": PROGRAMS_OF_A_CLUSTER,
@@ -39,6 +50,8 @@ def cluster_programs() -> None:
 @pytest.fixture(scope="session")
 def machine_programs() -> None:
     """Require everything that a `Cluster` with real nodes needs."""
+    from tests.cluster.machines.machines import install_tools
+
     _require("machine_programs")
     if problem := install_tools():
         skip_missing(problem)
@@ -71,6 +84,8 @@ def hdfs_programs() -> None:
 @pytest.fixture(scope="module")
 def hdfs_client(hdfs_programs: None) -> Iterator[None]:
     """Give this process, and the processes that a test starts, a client of HDFS."""
+    from tests.cluster.hdfs import client_environment
+
     with pytest.MonkeyPatch.context() as patch:
         for name, value in client_environment().items():
             patch.setenv(name, value)
@@ -80,6 +95,8 @@ def hdfs_client(hdfs_programs: None) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def cluster(cluster_programs: None) -> Iterator[Cluster]:
     """The shared cluster of all tests. A test that breaks it must repair it."""
+    from tests.cluster.cluster import Cluster
+
     with Cluster(scheduler=True) as cluster:
         yield cluster
 
@@ -109,6 +126,8 @@ def node(cluster: Cluster) -> Iterator[Node]:
 @pytest.fixture(scope="session")
 def s3_server(s3_programs: None) -> Iterator[S3Server]:
     """The S3 server that all tests share."""
+    from tests.cluster.s3 import S3Server
+
     with S3Server() as server:
         yield server
 
@@ -122,6 +141,8 @@ def bucket(s3_server: S3Server) -> str:
 @pytest.fixture(scope="session")
 def gcs_server(cloud_programs: None) -> Iterator[GcsServer]:
     """The server with the interface of Google Cloud Storage that all tests share."""
+    from tests.cluster.clouds import GcsServer
+
     with GcsServer() as server:
         yield server
 
@@ -129,6 +150,8 @@ def gcs_server(cloud_programs: None) -> Iterator[GcsServer]:
 @pytest.fixture(scope="session")
 def azure_server(cloud_programs: None) -> Iterator[AzureServer]:
     """The server with the interface of Azure that all tests share."""
+    from tests.cluster.clouds import AzureServer
+
     with AzureServer() as server:
         yield server
 
@@ -136,6 +159,8 @@ def azure_server(cloud_programs: None) -> Iterator[AzureServer]:
 @pytest.fixture(scope="session")
 def hdfs_server(hdfs_programs: None) -> Iterator[HdfsServer]:
     """The HDFS that all tests share."""
+    from tests.cluster.hdfs import HdfsServer
+
     with HdfsServer() as server:
         yield server
 

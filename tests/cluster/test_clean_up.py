@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.builds import program
-from tests.cluster.cluster import PROGRAMS_OF_A_CLUSTER, Cluster
+from tests.cluster.builds import PROGRAMS_OF_A_CLUSTER, program
+from tests.cluster.cluster import Cluster
 from tests.cluster.processes import ClusterError, wait_until
 
 pytestmark = pytest.mark.usefixtures("cluster_programs")

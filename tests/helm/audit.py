@@ -14,8 +14,7 @@ from unittest import mock
 
 import yaml
 
-from tests.cluster.builds import program
-from tests.cluster.cluster import PROGRAMS_OF_A_CLUSTER
+from tests.cluster.builds import PROGRAMS_OF_A_CLUSTER, program
 from tests.helm.chart import Manifest
 
 _SERVER = "kube-apiserver"

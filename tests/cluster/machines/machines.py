@@ -17,8 +17,6 @@ from tests.cluster.machines.permissions import grant
 from tests.cluster.machines.small_images import write_pause_image
 from tests.cluster.machines.volumes import shared_volumes
 
-PROGRAMS_OF_MACHINES = ("kubelet", "kube-proxy", "containerd", "containerd-shim-runc-v2", "ctr", "pause", "coredns")
-
 _TOOLS = {
     "/bin/busybox": "busybox-static",
     "/usr/lib/cni/bridge": "containernetworking-plugins",

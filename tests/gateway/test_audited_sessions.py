@@ -39,7 +39,7 @@ class AuditedLodge:
 @pytest.fixture(scope="module")
 def audited(start_lodge: Any, spark_server: str, tmp_path_factory: Any, wait_until: Any) -> AuditedLodge:
     path = tmp_path_factory.mktemp("audit") / "audit.log"
-    gateway = start_lodge(f"--audit-log={path}", "--session-idle-timeout=3s", "--log-query-text", backend=spark_server)
+    gateway = start_lodge(f"--audit-log={path}", "--session-idle-timeout=8s", "--log-query-text", backend=spark_server)
     (gateway.files / "amount.csv").write_text("a,b\n1,2\n3,4\n")
     return AuditedLodge(gateway, path, wait_until)
 

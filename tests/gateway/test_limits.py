@@ -25,13 +25,13 @@ class Limited:
     def __init__(self, start_lodge: Callable[..., LodgeProcess], spark_server: str) -> None:
         self.port = free_port()
         self.lodge = start_lodge(
-            *("--max-principal-statements", "1", "--max-principal-sessions", "3", "--request-timeout", "3s"),
+            *("--max-principal-statements", "1", "--max-principal-sessions", "3", "--request-timeout", "8s"),
             *("--metrics-listen", f"127.0.0.1:{self.port}"),
             backend=spark_server,
         )
 
     def get(self, path: str) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
             return str(answer.read().decode())
 
     def metric(self, name: str) -> float:
@@ -101,7 +101,7 @@ def test_silent_request_is_refused(limited: Limited) -> None:
     ended = threading.Event()
 
     def silence() -> Iterator[bytes]:
-        ended.wait(30)
+        ended.wait(60)
         yield from ()
 
     with grpc.insecure_channel(limited.lodge.target) as channel:

@@ -75,7 +75,7 @@ def test_pyspark_works_over_tls_while_the_certificate_changes(start_lodge, spark
             for each in clients:
                 assert query(each, 10) == 10 * change
         expires = x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
-        with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=60) as answer:
             [line] = [line for line in answer.read().decode().splitlines() if line.startswith(EXPIRY_METRIC)]
         assert float(line.removeprefix(EXPIRY_METRIC)) == expires.timestamp()
         late = client(gateway.address, authority.certificate)

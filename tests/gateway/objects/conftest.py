@@ -26,7 +26,7 @@ from workspace.kubernetes.root_ids import KubernetesRootIds
 from workspace.kubernetes.session_records import KubernetesSessionRecords
 from workspace.object_store.session_locations import ObjectSessionLocations
 
-LEASE_SECONDS, GRACE_SECONDS = 5, 5
+LEASE_SECONDS, GRACE_SECONDS = 10, 5
 
 
 @dataclass

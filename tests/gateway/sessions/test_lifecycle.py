@@ -2,11 +2,11 @@
 
 import json
 import os
-import signal
 import stat
 import subprocess
 import sys
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -14,9 +14,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 from pyspark.sql.connect.proto.relations_pb2 import Relation
-from pyspark.sql.types import IntegerType
+from pyspark.sql.types import StringType
 
-TIMES = ("--lease-duration", "1s", "--grace-period", "1s")
+from tests.gateway.killed_gateways import kill
 
 
 def test_first_request_creates_the_record_and_release_deletes_it(lodge, connect, wait_until):
@@ -39,22 +39,34 @@ def test_same_session_id_of_two_users_is_two_sessions(lodge, connect):
     assert one.table("mine").collect()[0][0] == 1
 
 
-def nap() -> int:
-    """Sleep longer than the idle timeout of the test."""
+def nap(directory: str) -> str:
+    """Create the file ``begun``, and sleep until the file ``end`` exists."""
     import time
+    from pathlib import Path
 
-    time.sleep(6)
-    return 1
+    Path(directory, "begun").touch()
+    while not Path(directory, "end").exists():
+        time.sleep(0.1)
+    return "slept"
 
 
 @pytest.mark.slow
-def test_guarantee_2_idle_session_ends_and_busy_session_does_not(start_lodge, spark_server, connect, wait_until):
-    gateway = start_lodge("--session-idle-timeout", "3s", *TIMES, backend=spark_server)
+def test_guarantee_2_idle_session_ends_and_busy_session_does_not(
+    start_lodge, spark_server, connect, wait_until, tmp_path
+):
+    gateway = start_lodge("--session-idle-timeout", "5s", backend=spark_server)
     idle, busy = connect(gateway), connect(gateway)
-    idle.sql("create temporary table t as select 1 a").collect()
+    busy.udf.register("nap", nap, StringType())
     busy.sql("create temporary table t as select 1 a").collect()
-    busy.udf.register("nap", nap, IntegerType())
-    assert busy.sql("select nap()").collect()[0][0] == 1
+    (location,) = gateway.locations()
+    with ThreadPoolExecutor(1) as threads:
+        napping = threads.submit(busy.sql(f"select nap('{tmp_path}')").collect)
+        wait_until((tmp_path / "begun").exists, "the statement runs")
+        idle.sql("create temporary table t as select 1 a").collect()
+        wait_until(lambda: gateway.locations() == [location], "the session that is idle for a shorter time ends")
+        assert not napping.done()
+        (tmp_path / "end").touch()
+        napping.result(60)
     assert busy.table("t").collect()[0][0] == 1
     wait_until(lambda: not gateway.locations() and not gateway.records(), "idle sessions end")
     with pytest.raises(PySparkException, match="SESSION_CLOSED"):
@@ -92,7 +104,7 @@ def test_two_replicas_serve_the_same_session(start_lodge, lodge, spark_server, c
 @pytest.mark.slow
 def test_reaper_removes_only_the_sessions_that_no_gateway_adopts(start_lodge, spark_server, connect, wait_until):
     # The adopter that is chosen first may be the gateway without the backend. The other one then adopts the session.
-    times = ("--lease-duration", "1s", "--grace-period", "15s")
+    times = ("--lease-duration", "6s", "--grace-period", "20s")
     gateway = start_lodge(*times, backend=spark_server)
     others = [start_lodge(*times, backend=spark_server, beside=gateway)]
     others.append(start_lodge(*times, backend="sc://127.0.0.1:1", beside=gateway, reaper="--reaper"))
@@ -102,10 +114,10 @@ def test_reaper_removes_only_the_sessions_that_no_gateway_adopts(start_lodge, sp
     dead.sql("create temporary table t as select 2 a").collect()
     dead.client.close()
     both = set(gateway.locations())
-    gateway.signal(signal.SIGKILL)
+    kill(gateway)
     wait_until(lambda: "session_adopted" in others[0].log(), "another gateway adopts the session of the killed gateway")
     assert set(gateway.locations()) == both
-    others[0].signal(signal.SIGKILL)
+    kill(others[0])
     wait_until(lambda: not gateway.locations(), "the reaper removes the sessions, because no gateway has their backend")
     assert kept < both
     wait_until(lambda: others[1].log().count("session_location_deleted") == len(both), "the reaper logs each deletion")

@@ -1,7 +1,6 @@
 """Gateways that are asked to stop. No statement is lost, and none is executed twice."""
 
 import signal
-import time
 import uuid
 from contextlib import ExitStack
 
@@ -15,8 +14,7 @@ from tests.gateway.tables.test_faults import CREATED, ROWS, Running, slow, table
 
 pytestmark = pytest.mark.slow
 
-LEASE_SECONDS = 2
-TIMES = ("--lease-duration", f"{LEASE_SECONDS}s")
+TIMES = ("--lease-duration", "6s")
 STREAMED = 150
 MILLISECONDS = 300
 
@@ -36,11 +34,9 @@ def connect_through_service():
 
 
 def stop(gateway):
-    """Ask a gateway to stop, and return how long it took."""
-    begun = time.monotonic()
+    """Ask a gateway to stop, and wait until it has."""
     gateway.signal(signal.SIGTERM)
-    gateway.process.wait(90)
-    return time.monotonic() - begun
+    gateway.process.wait(150)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +117,7 @@ def test_single_gateway_finishes_the_statement_before_it_stops(
     wait_until(lambda: not successor.locations() and not successor.records(), "nothing is left")
 
 
-@pytest.mark.parametrize("case", [("30s", "finished"), ("3s", "undone")], ids=lambda case: case[1])
+@pytest.mark.parametrize("case", [("100s", "finished"), ("3s", "undone")], ids=lambda case: case[1])
 def test_permanent_table_is_finished_or_undone(start_lodge, spark_server, connect_through_service, wait_until, case):
     drain, ends = case
     options = ("--writable-workspace", "dfs", "--drain-timeout", drain)
@@ -146,14 +142,16 @@ def test_permanent_table_is_finished_or_undone(start_lodge, spark_server, connec
 
 
 def test_statement_continues_while_its_client_follows_it_at_another_gateway(start_lodge, spark_server, connect):
-    options = (*TIMES, "--detached-timeout", "3s")
+    options = (*TIMES, "--detached-timeout", "8s")
     gateway = start_lodge(*options, backend=spark_server)
     peer = start_lodge(*options, backend=spark_server, beside=gateway)
     spark = connect(gateway, user_id="ada")
     identity = {"session_id": spark.session_id, "user_context": {"user_id": "ada"}, "operation_id": str(uuid.uuid4())}
     request = base_pb2.ExecutePlanRequest(**identity)
     request.request_options.add().reattach_options.reattachable = True
-    request.plan.command.sql_command.input.sql.query = f"create temporary table t as {slow(400)}"
+    request.plan.command.sql_command.input.sql.query = (
+        f"create temporary table t as {slow(700)}"  # longer than the timeout
+    )
     with grpc.insecure_channel(gateway.target) as channel:
         stream = base_pb2_grpc.SparkConnectServiceStub(channel).ExecutePlan(request)
         next(stream)  # a progress message: the statement runs

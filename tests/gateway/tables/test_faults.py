@@ -14,12 +14,15 @@ import pytest
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 
 from tests.cluster.ports import free_port
+from tests.gateway.killed_gateways import kill
 from workspace.files.session_records import FileSessionRecords
 from workspace.record_changes import find_table
 
 ROWS = 20
-TIMES = ("--lease-duration", "1s", "--grace-period", "1s")
-TIME_TO_ADOPT = ("--lease-duration", "1s", "--grace-period", "15s")
+TIMES = ("--lease-duration", "6s", "--grace-period", "1s")
+"""Times for gateways whose lease may lapse: a slow machine must be able to renew it."""
+
+TIME_TO_ADOPT = ("--lease-duration", "6s", "--grace-period", "60s")
 """Times for gateways that complete the statements of others.
 
 The grace period is long, so that the reaper does not undo a statement first on a slow machine.
@@ -67,7 +70,7 @@ class Running:
             self.outcome = error
 
     def join(self):
-        self._thread.join(60)
+        self._thread.join(120)
         assert not self._thread.is_alive()
         return self.outcome
 
@@ -95,8 +98,7 @@ def test_other_gateway_completes_statement_of_killed_gateway(start_lodge, spark_
     parts = len(tables_on_disk(gateway))
     running = Running(spark, statement)
     wait_until(lambda: len(writes_begun(gateway)) > parts, "the write has begun")
-    gateway.signal(signal.SIGKILL)
-    gateway.process.wait()
+    kill(gateway)
     successor = start_lodge(*listen, *TIMES, backend=spark_server, beside=gateway)
     assert running.join() == answer
     assert spark.table("t").count() == rows
@@ -115,8 +117,7 @@ def test_other_gateway_of_the_session_completes_write_of_killed_gateway(start_lo
     other.sql("create temporary table kept as select 1 a").collect()
     Running(spark, f"create temporary table t as {slow()}")
     wait_until(lambda: len(writes_begun(gateway)) == 2, "the write has begun")
-    gateway.signal(signal.SIGKILL)
-    gateway.process.wait()
+    kill(gateway)
     spark.client.close()
     wait_until(lambda: is_complete(survivor, "t"), "the other gateway has completed the write")
     assert other.table("dfs.tmp.t").count() == ROWS
@@ -137,7 +138,7 @@ def test_statement_of_killed_gateway_is_completed_although_its_client_is_gone(
         stream = base_pb2_grpc.SparkConnectServiceStub(channel).ExecutePlan(request)
         wait_until(lambda: writes_begun(gateway), "the write has begun")
         gateway.signal(signal.SIGKILL)
-        gateway.process.wait()
+        gateway.process.wait()  # its lease lapses by itself
         stream.cancel()
     spark.client.close()
     wait_until(lambda: is_complete(survivor, "t"), "another gateway has completed the statement")
@@ -257,8 +258,7 @@ def test_reattach_to_undone_statement_fails(start_lodge, spark_server, connect, 
     with grpc.insecure_channel(gateway.target) as channel:
         stream = base_pb2_grpc.SparkConnectServiceStub(channel).ExecutePlan(request)
         wait_until(lambda: len(writes_begun(gateway)) == 2, "the write has begun")
-        gateway.signal(signal.SIGKILL)
-        gateway.process.wait()
+        kill(gateway)
         stream.cancel()
     interrupt = base_pb2.InterruptRequest(
         session_id=spark.session_id, interrupt_type=base_pb2.InterruptRequest.INTERRUPT_TYPE_ALL

@@ -10,8 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.connect.session import SparkSession
 
 from tests.cluster.ports import free_port
-
-TIMES = ("--lease-duration", "1s", "--grace-period", "1s")
+from tests.gateway.killed_gateways import kill
 
 
 def rows(frame):
@@ -85,7 +84,7 @@ def test_every_replica_changes_tables_of_a_session(start_lodge, lodge, spark_ser
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     for session in (one, other):
         assert rows(session.table("t")) == [(n,) for n in range(8)]
     other.sql("drop table t").collect()
@@ -110,7 +109,7 @@ def test_one_of_two_replicas_creates_the_name(start_lodge, lodge, spark_server, 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert rows(one.table("race")) == [(outcomes[0],)]
     assert len(outcomes) == 1
 
@@ -128,7 +127,7 @@ def test_new_tables_use_moved_workspace_and_session_end_removes_all_locations(
         config.write_text(json.dumps({"workspace": {"dfs": files.as_uri(), "dfs.tmp": root.as_uri()}}))
 
     configure(old)
-    gateway = start_lodge("--config", str(config), *TIMES, backend=spark_server, workspaces=False)
+    gateway = start_lodge("--config", str(config), backend=spark_server, workspaces=False)
     spark = connect(gateway)
     spark.sql("create temporary table before as select 1 a").collect()
     configure(new)
@@ -155,18 +154,17 @@ def test_reaper_removes_locations_in_former_root_of_dead_gateway(
         directory.mkdir()
     config = tmp_path / "lodge.yaml"
     config.write_text(json.dumps({"workspace": {"dfs": files.as_uri(), "dfs.tmp": old.as_uri()}}))
-    gateway = start_lodge("--config", str(config), *TIMES, backend=spark_server, workspaces=False)
+    gateway = start_lodge("--config", str(config), backend=spark_server, workspaces=False)
     spark = connect(gateway)
     spark.sql("create temporary table before as select 1 a").collect()
     config.write_text(json.dumps({"workspace": {"dfs": files.as_uri(), "dfs.tmp": new.as_uri()}}))
     gateway.signal(signal.SIGHUP)
     wait_until(lambda: "configuration_reloaded" in gateway.log(), "the configuration is reloaded")
     spark.sql("create temporary table after as select 2 a").collect()
-    gateway.signal(signal.SIGKILL)
-    gateway.process.wait()
+    kill(gateway, home=old)
     spark.client.close()
     other = f"sc://127.0.0.1:{free_port()}"  # a gateway with the same backend would adopt the session
-    start_lodge("--config", str(config), *TIMES, backend=other, reaper="--reaper", workspaces=False)
+    start_lodge("--config", str(config), "--grace-period", "1s", backend=other, reaper="--reaper", workspaces=False)
     wait_until(lambda: not locations(old) and not locations(new), "both locations are removed")
 
 

@@ -2,7 +2,10 @@
 
 import json
 import shutil
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -39,35 +42,59 @@ def check_scans(spark):
     assert spark.sql("select count(*) from t").collect() == [(2,)]
 
 
+@dataclass
+class BareSpark:
+    """A server without Lodge, whose Python processes have the packages that a test chooses.
+
+    Each session starts its own Python processes, so a choice holds for sessions that begin later.
+    """
+
+    address: str
+    directory: Path
+    python_environment: Callable[..., Path]
+
+    def choose(self, of_driver: Sequence[str], of_executors: Sequence[str] | None = None) -> None:
+        """Choose the packages of the driver's and the executors' Python."""
+        driver = self.python_environment(of_driver)
+        workers = driver if of_executors is None else self.python_environment(of_executors)
+        script = self.directory / "python"
+        new = script.with_suffix(".new")
+        new.write_text(
+            f'#!/bin/sh\ncase " $* " in *" pyspark.worker "*) exec {workers} "$@" ;; esac\nexec {driver} "$@"\n'
+        )
+        new.chmod(0o755)
+        new.replace(script)
+
+
 @pytest.fixture(scope="module")
-def bare_spark(start_spark, python_environment, tmp_path_factory):
-    """A server whose Python has nothing but PySpark and what the engine needs."""
-    return start_spark(tmp_path_factory.mktemp("bare"), python=python_environment(NEEDED))
+def running_bare_spark(start_spark, python_environment, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("bare")
+    spark = BareSpark("", directory, python_environment)
+    spark.choose(NEEDED)
+    python = python_environment(NEEDED)
+    spark.address = start_spark(directory, ["env", f"PYSPARK_PYTHON={directory / 'python'}"], python=python).address
+    return spark
 
 
 @pytest.fixture
-def start_bare(start_spark, python_environment, tmp_path):
-    """Start servers without Lodge. The Python of executors can have other packages than the Python of the driver."""
-
-    def start(requirements, *, of_executors=None):
-        driver = python_environment(requirements)
-        workers = driver if of_executors is None else python_environment(of_executors)
-        script = tmp_path / "python"
-        script.write_text(
-            f'#!/bin/sh\ncase " $* " in *" pyspark.worker "*) exec {workers} "$@" ;; esac\nexec {driver} "$@"\n'
-        )
-        script.chmod(0o755)
-        return start_spark(tmp_path, ["env", f"PYSPARK_PYTHON={script}"], python=driver)
-
-    return start
+def bare_spark(running_bare_spark):
+    """A server whose Python has nothing but PySpark and what the engine needs."""
+    running_bare_spark.choose(NEEDED)
+    return running_bare_spark
 
 
 @pytest.fixture(scope="module")
-def bare_lodge(start_lodge, bare_spark):
-    gateway = start_lodge(backend=bare_spark.address)
+def running_bare_lodge(start_lodge, running_bare_spark):
+    gateway = start_lodge(backend=running_bare_spark.address)
     make_files(gateway)
     yield gateway
     gateway.stop()
+
+
+@pytest.fixture
+def bare_lodge(running_bare_lodge, bare_spark):
+    """A gateway in front of the bare server."""
+    return running_bare_lodge
 
 
 def test_scans_work_at_a_backend_without_lodge(connect, bare_lodge):
@@ -150,6 +177,7 @@ def test_new_server_at_the_same_address_gets_the_engine(
 def test_installed_engine_of_another_version_is_refused(
     connect, start_spark, start_lodge, python_environment, tmp_path
 ):  # 3
+    """A server looks for data sources once, so the test has a server of its own."""
     installed = tmp_path / "installed"
     for package in ("engine", "pyspark_lodge"):
         shutil.copytree(REPOSITORY / package, installed / package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -168,11 +196,9 @@ def test_installed_engine_of_another_version_is_refused(
     assert spark.sql("select 1").collect() == [(1,)]
 
 
-def test_backend_without_pyarrow_is_named(connect, start_bare, start_lodge):
-    server = start_bare(["pyspark"])
-    gateway = start_lodge(backend=server.address)
-    make_files(gateway)
-    spark = connect(gateway)
+def test_backend_without_pyarrow_is_named(connect, bare_lodge, bare_spark):
+    bare_spark.choose(["pyspark"])
+    spark = connect(bare_lodge)
     for _ in range(2):
         with pytest.raises(AnalysisException, match=r"no package \[pyarrow\]\. .* Install what is missing") as raised:
             spark.sql("select * from dfs.`people.csv`").collect()
@@ -181,19 +207,18 @@ def test_backend_without_pyarrow_is_named(connect, start_bare, start_lodge):
 
 
 @pytest.mark.parametrize(("missing", "present"), [("pyarrow", ["pyspark"]), ("numpy", ["pyspark", "pyarrow"])])
-def test_executors_without_a_package_are_named(connect, start_bare, start_lodge, missing, present):
-    server = start_bare(NEEDED, of_executors=present)
-    gateway = start_lodge(backend=server.address)
-    make_files(gateway)
-    spark = connect(gateway)
+def test_executors_without_a_package_are_named(connect, bare_lodge, bare_spark, missing, present):
+    bare_spark.choose(NEEDED, of_executors=present)
+    spark = connect(bare_lodge)
     with pytest.raises(AnalysisException, match=rf"its executors has no package \[{missing}\]\.") as raised:
         spark.sql("select * from dfs.`people.csv`").collect()
     assert raised.value.getCondition() == "LODGE_BACKEND_PYTHON"
 
 
 @pytest.mark.timeout(1200)  # the first time, pip installs Spark
-def test_scans_work_with_another_version_of_spark(connect, start_bare, start_lodge):
-    server = start_bare(["pyspark==4.2.0", "pyarrow==26.0.1", "numpy==2.4.6"])
+def test_scans_work_with_another_version_of_spark(connect, start_spark, python_environment, start_lodge, tmp_path):
+    python = python_environment(["pyspark==4.2.0", "pyarrow==26.0.1", "numpy==2.4.6"])
+    server = start_spark(tmp_path, python=python)
     gateway = start_lodge(backend=server.address)
     make_files(gateway)
     spark = connect(gateway)

@@ -1,0 +1,125 @@
+"""How runs are divided into tiers, scheduled, measured and reported."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.running.durations import Cost, Record
+from tests.running.measuring import summary
+from tests.running.progress import Estimate, clock
+from tests.running.scheduling import directory_costs, is_waiting
+
+REPOSITORY = Path(__file__).parents[2]
+TESTS = """
+import pytest
+
+@pytest.mark.slow
+def test_slow():
+    pass
+
+def test_quick():
+    pass
+
+def test_that_fails():
+    assert 1 == 2, "an explanation"
+"""
+RECORD = Record(
+    elapsed_seconds=100.0,
+    files={"a/test_1.py": Cost(80.0, 10.0), "a/test_2.py": Cost(20.0, 20.0), "b/test_1.py": Cost(10.0, 9.0)},
+)
+
+
+def run(directory: Path, *options: str, **environment: str) -> str:
+    """Run the tests with the plugins of this folder, and return the output."""
+    (directory / "test_some.py").write_text(TESTS)
+    plugins = ["tiers", "measuring", "scheduling", "failures"]
+    command = [sys.executable, "-m", "pytest", *(f"-ptests.running.{name}" for name in plugins)]
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    variables |= {"PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(directory / "cache")}
+    command += ["-c", os.devnull, "--rootdir", str(directory), *options, str(directory)]
+    done = subprocess.run(
+        command, env=variables | environment, cwd=directory, capture_output=True, text=True, check=False
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize(("tier", "outcome"), [("quick", "1 failed, 1 passed"), ("slow", "1 passed")])
+def test_tier_selects_its_tests(tmp_path: Path, tier: str, outcome: str) -> None:
+    assert outcome in run(tmp_path, f"--tier={tier}")
+
+
+def test_run_of_chosen_tests_has_no_tier_and_is_not_recorded(tmp_path: Path) -> None:
+    output = run(tmp_path)
+    assert "1 failed, 2 passed" in output
+    assert "slowest files" not in output
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_tier_is_recorded_and_compared_with_the_last_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: str
+) -> None:
+    first, second = (run(tmp_path, "--tier=quick", "-n", workers) for _ in range(2))
+    assert " new " in first
+    assert "all files, one after the other" in second
+    assert " new " not in second
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    record = Record.read("quick")
+    assert list(record.files) == ["test_some.py"]
+    assert record.elapsed_seconds > 0
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_failure_is_written_once_with_the_command_that_repeats_it(tmp_path: Path, workers: str) -> None:
+    failures = tmp_path / "failures.txt"
+    run(tmp_path, "-n", workers, LODGE_FAILURES=str(failures))
+    name, reason, repeat = failures.read_text().splitlines()
+    assert name == "FAILED test_some.py::test_that_fails"
+    assert reason == "  call: AssertionError: an explanation"
+    assert repeat.endswith("-m pytest test_some.py::test_that_fails")
+
+
+def test_damaged_record_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    RECORD.write("special")
+    assert Record.read("special") == RECORD
+    (tmp_path / "lodge" / "tests" / "durations.json").write_text("{")
+    assert Record.read("special") == Record()
+
+
+def test_summary_names_slowest_files_first() -> None:
+    last = Record(50.0, {"a/test_1.py": Cost(40.0, 5.0)})
+    assert summary(RECORD, last) == [
+        "  seconds    before processor",
+        "       80        40        10 a/test_1.py",
+        "       20       new        20 a/test_2.py",
+        "       10       new         9 b/test_1.py",
+        "      110        40        39 all files, one after the other",
+        "      100        50           the run",
+    ]
+
+
+def test_directory_waits_if_it_uses_little_of_a_processor() -> None:
+    tests = ["a/test_1.py::test_x", "a/test_1.py::test_y", "a/test_2.py::test_x", "b/test_1.py::test_x"]
+    costs = directory_costs(tests, RECORD)
+    assert costs == {"a": Cost(100.0, 30.0), "b": Cost(10.0, 9.0)}
+    assert [is_waiting(costs[name]) for name in "ab"] == [True, False]
+
+
+def test_remaining_time_follows_the_record_and_then_the_run() -> None:
+    tests = Counter({"a/test_1.py": 8, "a/test_2.py": 2})
+    estimate = Estimate(tests, RECORD)
+    assert estimate.remaining_seconds(0.0) == 100.0
+    for _ in range(5):
+        estimate.add("a/test_1.py")
+    assert estimate.share == 0.5
+    assert estimate.remaining_seconds(30.0) == 30.0
+    assert Estimate(tests, Record()).remaining_seconds(0.0) is None
+
+
+def test_clock_has_minutes_and_seconds() -> None:
+    assert [clock(seconds) for seconds in (0, 59.9, 61, 3600)] == ["0:00", "0:59", "1:01", "60:00"]

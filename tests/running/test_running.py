@@ -38,7 +38,7 @@ def run(directory: Path, *options: str, **environment: str) -> str:
     (directory / "test_some.py").write_text(TESTS)
     plugins = ["tiers", "measuring", "scheduling", "failures"]
     command = [sys.executable, "-m", "pytest", *(f"-ptests.running.{name}" for name in plugins)]
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LODGE_"))}
     variables |= {"PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(directory / "cache")}
     command += ["-c", os.devnull, "--rootdir", str(directory), *options, str(directory)]
     done = subprocess.run(

@@ -111,6 +111,7 @@ def test_other_user_cannot_list_the_location(gateway, sessions):
     assert "Permission denied" in listed.stderr
 
 
+@pytest.mark.slow
 def test_session_end_removes_all_files(gateway, connect, wait_until):
     before = set(gateway.locations())
     session = connect(gateway, user_id=USERS[0])

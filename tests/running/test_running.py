@@ -59,7 +59,7 @@ def test_run_of_chosen_tests_has_no_tier_and_is_not_recorded(tmp_path: Path) -> 
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_tier_is_recorded_and_compared_with_the_last_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: str
 ) -> None:
@@ -73,7 +73,7 @@ def test_tier_is_recorded_and_compared_with_the_last_run(
     assert record.elapsed_seconds > 0
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_failure_is_written_once_with_the_command_that_repeats_it(tmp_path: Path, workers: str) -> None:
     failures = tmp_path / "failures.txt"
     run(tmp_path, "-n", workers, LODGE_FAILURES=str(failures))

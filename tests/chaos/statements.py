@@ -5,7 +5,7 @@ import threading
 from pyspark.errors import PySparkException
 from pyspark.sql.connect.session import SparkSession
 
-_LONGEST_SECONDS = 90.0
+_LONGEST_SECONDS = 180.0
 
 
 class RunningStatement:

@@ -128,7 +128,7 @@ def test_failed_upgrade_keeps_pods_running_and_can_be_rolled_back(releases: Rele
     changes = {"config": {"log_level": "debug"}, "gateway": nowhere, "reaper": nowhere}
     wrong = with_values(MINIMAL, {**changes, "crds": {"upgrade": False}})  # its pod would also run nowhere
     with pytest.raises(HelmError, match="lodge-gateway"):
-        releases.upgrade(wrong, timeout_seconds=5)
+        releases.upgrade(wrong, timeout_seconds=20)
     wait_until(lambda: releases.names("gateway") - before, "the new pods exist, but cannot run")
     assert _running(releases) == before
     releases.helm("rollback", "lodge", "--wait")

@@ -28,13 +28,14 @@ demo: setup ## Start Lodge, run an example against it, and show what happens
 test: check ## Run the checks and the quick tests, at most 6 minutes
 	@$(PYTEST) --tier=quick
 
-test-slow: setup ## Run only the slow tests, with those of the test cluster
+test-slow: setup ## Run only the slow tests
 	@$(PYTEST) --tier=slow
 
-test-cluster: cluster-programs ## Install the chart with its images on real nodes, upgrade it, and lose nodes (needs root and Go)
+test-cluster: setup ## Install the chart with its images on real nodes, upgrade it, and lose nodes (needs root and Go)
+	@! command -v go >/dev/null || $(BIN)/python -m tests.cluster programs
 	@$(BIN)/python -m pytest -s -m installation tests/installation
 
-test-all: setup ## Run the checks and all tests, about half an hour after the first time
+test-all: setup ## Run the checks and all tests, about an hour after the first time
 	@scripts/test-all
 
 durations: ## Copy the recorded durations of the last runs to the checkout

@@ -1,9 +1,9 @@
 """Decides which worker runs which tests.
 
 All tests of a directory run in one worker, because they share servers. The workers of pytest-xdist have two kinds. The
-first half computes: there is one such worker for each processor. The second half runs directories whose tests mostly
-wait: for leases, probes, nodes and timeouts. The two kinds of work use the machine at the same time, and no more tests
-compute at once than there are processors. A worker that has no work of its own kind left helps with the other.
+first half computes. The second half runs directories whose tests mostly wait: for leases, probes, nodes and timeouts.
+The two kinds of work use the machine at the same time. A worker that has no work of its own kind left helps with the
+other.
 
 Each kind begins with the longest directory, so that no worker begins a long one at the end of the run. The recorded
 durations decide what is long and what waits, see :mod:`tests.running.durations`.
@@ -30,8 +30,8 @@ _UNKNOWN = Cost(seconds=5.0, processor_seconds=5.0)
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of workers for ``-n auto``: two for each processor, one that computes and one that waits."""
-    return 2 * (os.cpu_count() or 1)
+    """Return the number of workers for ``-n auto``: one for each processor, and at least one of each kind."""
+    return max(2, os.cpu_count() or 1)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> "DirectoryScheduling":

@@ -16,7 +16,7 @@ import pytest
 from tests.simulation.mutations import MUTATIONS
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 650
+SEEDS = 900
 MUTATION_SEEDS = 3000
 TIMEOUT_SECONDS = 3600
 EXPECTED_EVENTS = {

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -21,7 +21,7 @@ from workspace.record_store import SessionRecords, StoredRecord
 from workspace.records import SessionRecord
 
 BACKEND = "sc://127.0.0.1:1"
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 120.0
 
 
 class CountingRecords:
@@ -139,6 +139,25 @@ class AdoptingReplicas:
             self._tasks.append(asyncio.create_task(watch.run()))
         return replica
 
+    @asynccontextmanager
+    async def renewed(self, replica: ReplicaId) -> AsyncIterator[None]:
+        """Renew the lease of a replica that does not run here, until the context ends."""
+        ended = asyncio.Event()
+
+        async def renew() -> None:
+            while not ended.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(ended.wait(), self._lease_seconds / 5)
+                await asyncio.to_thread(self.leases.renew, replica)
+
+        await asyncio.to_thread(self.leases.renew, replica)
+        task = asyncio.create_task(renew())
+        try:
+            yield
+        finally:
+            ended.set()
+            await task
+
     async def create(self, holder: str, count: int, first: int = 0, **parts: Any) -> list[SessionRecord]:
         """Create records of a replica that does not run here."""
         holders = frozenset({ReplicaId(holder)} if holder else ())
@@ -167,16 +186,16 @@ async def adopt_sessions_of_killed_replica(replicas: AdoptingReplicas, *, sessio
     The killed replica is one that never runs: it only has a lease and sessions.
     """
     killed = ReplicaId("killed")
-    await asyncio.to_thread(replicas.leases.renew, killed)
     lost = {record.name for record in await replicas.create(killed, sessions)}
     others: dict[str, set[RecordName]] = {}
     for number in range(4):
         name = f"replica-{number}"
         records = await replicas.create(name, sessions, first=sessions * (number + 1))
         others[name] = {record.name for record in records}
-    for name in others:  # soon after each other, so that all know each other when they notice the loss
-        await replicas.start(name)
-    bystander = await replicas.start("bystander", adopts=False)
+    async with replicas.renewed(killed):  # so that all others know each other when they notice the loss
+        for name in others:
+            await replicas.start(name)
+        bystander = await replicas.start("bystander", adopts=False)
     adopters = [replica for replica in replicas.all if replica is not bystander]
     for replica in replicas.all:
         replica.records.calls.clear()

@@ -21,6 +21,6 @@ async def test_sessions_of_killed_replica_are_adopted_once_each(
     locations = FileSessionLocations(tmp_path)
     locations.initialise()
     async with AdoptingReplicas(
-        open_records, open_leases(), locations, lease_seconds=10.0, patience_seconds=30.0
+        open_records, open_leases(), locations, lease_seconds=20.0, patience_seconds=60.0
     ) as replicas:
         await adopt_sessions_of_killed_replica(replicas, sessions=SESSIONS)

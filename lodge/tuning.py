@@ -42,6 +42,9 @@ def leave_out_pandas() -> None:
     The import takes half a second and 35 MB of memory. PySpark's client requires pandas, and imports it with its
     message classes. pyarrow imports it when it first converts Python objects, and works without it.
     """
+    if not hasattr(sys.modules["__main__"], "__file__"):
+        return  # PySpark takes `python -c` for its own doctests, which need pandas
+
     from pyspark.sql.pandas import utils  # noqa: PLC0415 - only `lodge serve` has these messages
 
     utils.require_minimum_pandas_version = lambda: None

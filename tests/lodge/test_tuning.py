@@ -68,3 +68,9 @@ def test_gateway_starts_without_pandas(tmp_path: Path) -> None:
     program.write_text(START_WITHOUT_PANDAS)
     result = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60, check=True)
     assert result.stdout == "[1] False\n"
+
+
+def test_gateway_starts_from_a_program_without_a_file() -> None:
+    command = [sys.executable, "-c", START_WITHOUT_PANDAS]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout == "[1] True\n"

@@ -16,7 +16,7 @@ from tests.cluster.nodes import is_ready as is_node_ready
 from tests.cluster.processes import wait_until
 from tests.installation.installation import OUTSIDE, Installation
 
-ROUNDS = 10
+ROUNDS = 4
 LEASE_SECONDS = 10
 GRACE_SECONDS = 10
 IDLE_SECONDS = 15

@@ -31,18 +31,20 @@ test: check ## Run the checks and the quick tests, at most 6 minutes
 test-slow: setup ## Run only the slow tests
 	@$(PYTEST) --tier=slow
 
-test-cluster: setup ## Install the chart with its images on real nodes, upgrade it, and lose nodes (needs root and Go)
-	@! command -v go >/dev/null || $(BIN)/python -m tests.cluster programs
+test-cluster: programs-if-go ## Install the chart with its images on real nodes, upgrade it, and lose nodes (needs root and Go)
 	@$(BIN)/python -m pytest -s -m installation tests/installation
 
 test-all: setup ## Run the checks and all tests, about an hour after the first time
-	@scripts/test-all
+	@scripts/test-all $(BIN)
+
+.PHONY: programs-if-go
+programs-if-go: setup
+	@! command -v go >/dev/null || $(BIN)/python -m tests.cluster programs
 
 durations: ## Copy the recorded durations of the last runs to the checkout
 	@$(BIN)/python -m tests.running.durations
 
-coverage: setup ## Run all tests and print the coverage of the product by lines and branches
-	@! command -v go >/dev/null || $(BIN)/python -m tests.cluster programs
+coverage: programs-if-go ## Run all tests and print the coverage of the product by lines and branches
 	@rm -rf build/coverage && mkdir -p build/coverage
 	@$(BIN)/python -m coverage run -m pytest -n auto -m 'not installation'
 	@$(BIN)/python -m coverage combine --quiet && $(BIN)/python -m coverage report

@@ -19,8 +19,7 @@ from pyspark.sql.connect.session import SparkSession
 
 from lodge.embedded_spark import link_spark
 from tests.cluster.processes import DIES_WITH_PARENT, children_of
-from tests.spark_home import archive as class_archive
-from tests.spark_home import shared_home
+from tests.spark_home import class_archive, shared_home
 
 pytest_plugins = [
     "tests.skips",
@@ -171,7 +170,10 @@ def launch_spark(
     python: Path | None = None,
     java_options: str = "",
 ) -> SparkProcess:
-    """Start a server of a Spark in a directory, and wait until it is ready."""
+    """Start a server of the Spark in ``home``, and wait until it is ready.
+
+    Takes the arguments of `start_spark_process`, and options of Java.
+    """
     log = directory / "server.log"
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -212,7 +214,11 @@ def launch_spark(
 
 
 def create_archive(java_option: str) -> None:
-    """Run a server with an option of Java that archives the classes of what the statements need."""
+    """Create an archive of the classes that common statements need.
+
+    Args:
+        java_option: The option with which Java writes the archive when the server ends.
+    """
     with tempfile.TemporaryDirectory(prefix="lodge-archive-") as temporary:
         directory = Path(temporary)
         server = launch_spark(directory, shared_home(), java_options=java_option)

@@ -7,7 +7,6 @@ survives the virtual environment. The first run creates both, which takes half a
 
 import fcntl
 import hashlib
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -15,6 +14,9 @@ from functools import cache
 from pathlib import Path
 
 import pyspark
+
+from lodge.java import require_java
+from tests.cache import user_cache
 
 _PACKAGE = Path(pyspark.__file__).parent
 _COPIED = ("bin", "jars")
@@ -36,7 +38,7 @@ def shared_home() -> Path:
     return home
 
 
-def archive(create: Callable[[str], None]) -> str:
+def class_archive(create: Callable[[str], None]) -> str:
     """Return Java's option for the archive, which is created if it does not exist.
 
     Args:
@@ -55,11 +57,9 @@ def archive(create: Callable[[str], None]) -> str:
 
 @cache
 def _directory() -> Path:
-    java = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
-    version = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
+    version = subprocess.run([require_java(), "-version"], capture_output=True, text=True, check=True).stderr
     jars = [f"{jar.name} {jar.stat().st_size}" for jar in sorted((_PACKAGE / "jars").iterdir())]
     key = hashlib.sha256("\n".join([version, pyspark.__version__, *jars]).encode()).hexdigest()[:12]
-    cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    directory = cached / "lodge" / "spark" / f"{pyspark.__version__}-{key}"
+    directory = user_cache() / "spark" / f"{pyspark.__version__}-{key}"
     directory.mkdir(parents=True, exist_ok=True)
     return directory

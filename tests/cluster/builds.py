@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tests.cache import user_cache
 from tests.cluster.processes import DIES_WITH_PARENT
 
 MODULES = Path(__file__).with_name("programs")
@@ -138,7 +139,7 @@ OPTIONAL_PROGRAMS = frozenset(name for name, source in _SOURCES.items() if sourc
 
 def cache_directory() -> Path:
     """Return the directory of the programs and of the cluster of ``make cluster``."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lodge" / "cluster"
+    return user_cache() / "cluster"
 
 
 def program(name: str) -> Path:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.cluster.builds import cache_directory
+from tests.cache import user_cache
 from tests.skips import skip_missing
 
 HERE = Path(__file__).parent / "clients"
@@ -99,7 +99,7 @@ def build_scala_client() -> ScalaClient:
     source = HERE / "scala" / "Errors.scala"
     inputs = [*(jar.name for jar in libraries), source.read_text()]
     key = hashlib.sha256("\n".join(inputs).encode()).hexdigest()[:12]
-    classes = cache_directory().with_name("clients") / "scala" / key
+    classes = user_cache() / "clients" / "scala" / key
     if not classes.exists():
         classes.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=classes.parent) as directory:

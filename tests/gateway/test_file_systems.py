@@ -17,7 +17,6 @@ from workspace.workspaces import Workspace
 SECONDS = 60.0
 WITH_ENDLESS_READS = """
 import sys
-import gateway.server  # PySpark needs pandas in a program without a file, and the command hides pandas
 from gateway import storage
 from lodge.cli import main
 storage.READ_SECONDS = 3600.0

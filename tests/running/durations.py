@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
+from tests.cache import user_cache
+
 COMMITTED = Path(__file__).with_name("durations.json")
 
 
@@ -77,7 +79,7 @@ class Record:
 
 def cache_file() -> Path:
     """Return the path of the records of this machine."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lodge" / "tests" / "durations.json"
+    return user_cache() / "tests" / "durations.json"
 
 
 def main() -> int:

@@ -1,11 +1,11 @@
 """The fence refuses every spelling of a path into the temporary workspace, and lets other paths pass."""
 
-import time
 from pathlib import Path
 
 import pytest
 
 from gateway.authorization.path_fence import UNKNOWN, PathFence
+from tests.gateway.thread_time import least_thread_seconds
 
 SESSION = "b45c25f6-ae64-4be0-bdd2-a6e50d1d191d"
 FENCE = PathFence([Path("/srv/lodge/tmp"), Path("/former/place")])
@@ -158,11 +158,9 @@ def test_links_are_followed(tmp_path):
 def test_long_patterns_take_linear_time(path):
     """Eight times the pattern takes about eight times as long. Quadratic time would be 64 times as long."""
 
-    def measure(pattern):
-        started = time.thread_time()
+    def check(pattern):
         FENCE.refuses("/srv/" + pattern)
         FENCE.refuses_real("/srv/" + pattern)
-        return time.thread_time() - started
 
-    small_seconds = max(min(measure(path[: len(path) // 8]) for _ in range(5)), 0.001)
-    assert min(measure(path) for _ in range(5)) < 24 * small_seconds
+    small_seconds = max(least_thread_seconds(lambda: check(path[: len(path) // 8]), 5), 0.001)
+    assert least_thread_seconds(lambda: check(path), 5) < 24 * small_seconds

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import ssl
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,6 +22,7 @@ from gateway.connections.credential_files import CredentialFileError
 from gateway.connections.listener import ListenError, ServerTls
 from gateway.connections.tls import TlsFiles
 from tests.gateway.connections.echo import SECONDS, STREAM, call, client, listening, serial_number, until
+from tests.gateway.thread_time import least_thread_seconds
 from tests.identity.certificates import DAY, CertificateAuthority, CertificateFiles
 
 
@@ -270,14 +270,9 @@ async def test_rsa_key_works_and_does_not_stop_the_event_loop(mounted: Mounted) 
         )
     )
 
-    def measure(function: Callable[[], object]) -> float:
-        begun = time.thread_time()
-        function()
-        return time.thread_time() - begun
-
     text = mounted.files.key.read_bytes()
-    check_seconds = min(measure(lambda: serialization.load_pem_private_key(text, None)) for _ in range(5))
-    assert min(measure(mounted.files.read) for _ in range(10)) < check_seconds / 2, "the key is not checked"
+    check_seconds = least_thread_seconds(lambda: serialization.load_pem_private_key(text, None), 5)
+    assert least_thread_seconds(mounted.files.read, 10) < check_seconds / 2, "the key is not checked"
     async with listening(ServerTls(mounted.files)) as (_, addresses), client(addresses.main, pem) as channel:
         assert await call(channel) == b"x"
 

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.cluster.builds import cache_directory
+from tests.cache import user_cache
 
 _POM = Path(__file__).with_name("pom.xml")
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
@@ -30,7 +30,7 @@ def jars() -> Path:
         CalledProcessError: Maven failed.
     """
     key = hashlib.sha256(_POM.read_bytes() + _SPARK_HAS_THESE.encode()).hexdigest()[:12]
-    target = cache_directory().with_name("s3a") / key
+    target = user_cache() / "s3a" / key
     target.parent.mkdir(parents=True, exist_ok=True)
     with (target.parent / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

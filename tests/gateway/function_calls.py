@@ -1,5 +1,6 @@
 """The cost of a piece of code, as the number of function calls. It does not depend on the machine or its load."""
 
+import gc
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -18,9 +19,11 @@ def count_calls(function: Callable[[], object]) -> int:
             count += 1
 
     function()  # the first call may fill caches
+    gc.disable()  # a collection calls finalizers, and callbacks of other libraries
     sys.setprofile(observe)
     try:
         function()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count

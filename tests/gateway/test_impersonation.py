@@ -17,7 +17,7 @@ from pyspark.errors import AnalysisException, PySparkException
 
 USERS = ("daemon", "games")
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow]
 
 
 def as_user(user):
@@ -57,7 +57,6 @@ def sessions(connect, gateway):
     return [connect(gateway, user_id=user) for user in USERS]
 
 
-@pytest.mark.slow
 def test_files_belong_to_the_principals_user_alone(gateway, sessions):
     for user, session in zip(USERS, sessions, strict=True):
         before = set(gateway.locations())
@@ -70,7 +69,6 @@ def test_files_belong_to_the_principals_user_alone(gateway, sessions):
         assert session.table("dfs.tmp.t").count() == 5
 
 
-@pytest.mark.slow
 def test_other_user_cannot_read_files_by_path_or_name(sessions):
     owner, other = sessions
     owner.sql("create temporary table secret as select 'swordfish' s").collect()
@@ -98,7 +96,6 @@ def test_other_user_cannot_read_files_by_path_or_name(sessions):
         assert "swordfish" not in str(raised.value)
 
 
-@pytest.mark.slow
 def test_other_user_cannot_list_the_location(gateway, sessions):
     before = set(gateway.locations())
     sessions[0].sql("create temporary table t2 as select 1 a").collect()
@@ -111,7 +108,6 @@ def test_other_user_cannot_list_the_location(gateway, sessions):
     assert "Permission denied" in listed.stderr
 
 
-@pytest.mark.slow
 def test_session_end_removes_all_files(gateway, connect, wait_until):
     before = set(gateway.locations())
     session = connect(gateway, user_id=USERS[0])

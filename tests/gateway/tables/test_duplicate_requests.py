@@ -12,6 +12,13 @@ from tests.gateway.tables.test_faults import ROWS, slow, tables_on_disk
 ATTEMPTS = 3
 
 
+@pytest.fixture(scope="module")
+def gateways(start_lodge, spark_server):
+    """Two gateways of one workspace."""
+    first = start_lodge(backend=spark_server)
+    return [first, start_lodge(backend=spark_server, beside=first)]
+
+
 def execute(gateway, request):
     """Return whether the gateway executed or followed the statement, and did not refuse it."""
     with grpc.insecure_channel(gateway.target) as channel:
@@ -31,10 +38,8 @@ def execute(gateway, request):
     ],
     ids=["creation", "creation if not exists", "insertion", "overwriting", "drop"],
 )
-def test_both_gateways_return_the_one_answer(start_lodge, spark_server, connect, case):
+def test_both_gateways_return_the_one_answer(gateways, connect, case):
     before, statement, rows = case
-    gateways = [start_lodge(backend=spark_server)]
-    gateways.append(start_lodge(backend=spark_server, beside=gateways[0]))
     for _ in range(ATTEMPTS):
         spark = connect(gateways[0], user_id="ada")
         other = connect(gateways[1], user_id="ada", session_id=spark.session_id)

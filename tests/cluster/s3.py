@@ -53,9 +53,12 @@ class S3Server(StorageServer):
             path.mkdir()
         command = [
             program("versitygw"),
-            f"--address={self.endpoint}",
-            f"--attributes={attributes}",
+            f"--port={self.endpoint}",
             f"--region={REGION}",
+            "--health=/health",
+            "--quiet",
+            "posix",
+            f"--sidecar={attributes}",  # temporary directories may lack extended attributes
             objects,
         ]
         return Process(

@@ -3,7 +3,7 @@
 All tests of a directory run in one worker, because they share servers. The workers of pytest-xdist have two kinds. The
 first half computes. The second half runs directories whose tests mostly wait: for leases, probes, nodes and timeouts.
 The two kinds of work use the machine at the same time. A worker that has no work of its own kind left helps with the
-other. Many tests of the slow tier wait, so it has one worker more than the machine has processors.
+other.
 
 Each kind begins with the longest directory, so that no worker begins a long one at the end of the run. The recorded
 durations decide what is long and what waits, see :mod:`tests.running.durations`.
@@ -20,22 +20,18 @@ from xdist.workermanage import WorkerController
 
 from tests.running.durations import Cost, Record
 from tests.running.measuring import file_of
-from tests.running.tiers import SLOW, tier_of
+from tests.running.tiers import tier_of
 
 WAITING_SHARE = 0.5
 """A directory waits if it uses less than this share of a processor."""
-
-SHARING = "tests/installation"
-"""A directory whose subdirectories share its nodes."""
 
 _UNKNOWN = Cost(seconds=5.0, processor_seconds=5.0)
 """The assumed cost of a test file without a record."""
 
 
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return the number of workers for ``-n auto``."""
-    processors = os.cpu_count() or 1
-    return max(2, processors + (tier_of(config) == SLOW))
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of workers for ``-n auto``: one for each processor, and at least one of each kind."""
+    return max(2, os.cpu_count() or 1)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> "DirectoryScheduling":
@@ -44,9 +40,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> "Direct
 
 
 def directory_of(nodeid: str) -> str:
-    """Return the directory of a test. Those below `SHARING` count as one."""
-    directory = file_of(nodeid).rpartition("/")[0]
-    return SHARING if directory.startswith(f"{SHARING}/") else directory
+    """Return the directory of a test."""
+    return file_of(nodeid).rpartition("/")[0]
 
 
 def directory_costs(nodeids: Iterable[str], record: Record) -> dict[str, Cost]:

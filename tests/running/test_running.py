@@ -11,7 +11,7 @@ import pytest
 from tests.running.durations import Cost, Record
 from tests.running.measuring import summary
 from tests.running.progress import Estimate, clock
-from tests.running.scheduling import directory_costs, directory_of, is_waiting
+from tests.running.scheduling import directory_costs, is_waiting
 
 REPOSITORY = Path(__file__).parents[2]
 TESTS = """
@@ -108,11 +108,6 @@ def test_directory_waits_if_it_uses_little_of_a_processor() -> None:
     costs = directory_costs(tests, RECORD)
     assert costs == {"a": Cost(100.0, 30.0), "b": Cost(10.0, 9.0)}
     assert [is_waiting(costs[name]) for name in "ab"] == [True, False]
-
-
-def test_directories_that_share_nodes_count_as_one() -> None:
-    tests = [f"tests/installation{rest}/test_x.py::test_x" for rest in ("", "/default_values", "s")]
-    assert [directory_of(name) for name in tests] == ["tests/installation"] * 2 + ["tests/installations"]
 
 
 def test_remaining_time_follows_the_record_and_then_the_run() -> None:

@@ -13,7 +13,7 @@ from pyarrow import orc
 pytestmark = pytest.mark.slow
 
 ROWS = 400
-CONDITIONS_OF_COLUMN = 3
+CONDITIONS_OF_COLUMN = 4
 NULLS = 0.1
 
 COLUMNS = {

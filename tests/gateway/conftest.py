@@ -44,3 +44,33 @@ def stop_session(gateway, session: SparkSession) -> None:
 @pytest.fixture
 def spark(connect) -> SparkSession:
     return connect()
+
+
+@pytest.fixture(scope="module")
+def shared_spark(lodge) -> Iterator[SparkSession]:
+    """A session for the tests of a module that do not change it.
+
+    Spark starts six Python processes for the first scan of each session, which costs seconds of processor time.
+    """
+    session = SparkSession.builder.remote(f"{lodge.address}/").create()
+    yield session
+    stop_session(lodge, session)
+
+
+@pytest.fixture
+def restored_spark(shared_spark) -> Iterator[SparkSession]:
+    """The shared session, for a test that changes settings, or creates temporary views, functions or tables."""
+    before = shared_spark.conf.getAll
+    yield shared_spark
+    for table in shared_spark.sql("show temporary tables").collect():
+        shared_spark.sql(f"drop table `{table.tableName}`")
+    for view in shared_spark.sql("show views").collect():
+        shared_spark.catalog.dropTempView(view.viewName)
+    for function in shared_spark.sql("show user functions").collect():
+        shared_spark.sql(f"drop temporary function `{function.function}`")
+    after = shared_spark.conf.getAll
+    for key in after.keys() - before.keys():
+        shared_spark.conf.unset(key)
+    for key, value in before.items():
+        if after.get(key) != value:
+            shared_spark.conf.set(key, value)

@@ -225,19 +225,22 @@ async def test_other_calls_of_an_unreachable_backend_fail_in_time(monkeypatch):
 
 async def test_time_to_reattach_begins_with_the_reset(monkeypatch):
     """An operation may be silent for hours before its connection is reset."""
-    server, frozen, progress = Server(), FrozenTime(), Progress()
+    server, frozen, third = Server(), FrozenTime(), asyncio.Event()
     monkeypatch.setattr(backend_session, "time", frozen)
 
+    async def on_progress(response):
+        if response.response_id == "3":
+            third.set()
+
     async def wait_and_reset():
-        while progress[-1:] != [3]:  # a reset could lose the response, and then there was only one
-            await asyncio.sleep(0.01)
+        await third.wait()  # a reset could lose the response, and would then be the same as the first one
         frozen.advance(2 * backend_session.REATTACH_SECONDS)
         server.refusals = 2
         await server.reset()
 
     async with connected(server) as session:
         server.on_sent = {("before", 3): server.reset, ("before", 4): wait_and_reset}
-        result = await session.execute(base_pb2.Plan(), on_progress=progress)
+        result = await session.execute(base_pb2.Plan(), on_progress=on_progress)
     assert result.observed == {"rows": 7}
 
 

@@ -15,6 +15,11 @@ def rows(frame):
 
 
 @pytest.fixture
+def spark(restored_spark):
+    return restored_spark
+
+
+@pytest.fixture
 def folder(lodge, tmp_path_factory):
     """An empty directory in the workspace ``dfs``."""
     path = lodge.files / tmp_path_factory.mktemp("folder").name

@@ -22,6 +22,11 @@ MALFORMED = {
 
 
 @pytest.fixture
+def spark(restored_spark):
+    return restored_spark
+
+
+@pytest.fixture
 def folder(lodge, tmp_path_factory):
     """An empty directory in the workspace ``dfs``."""
     path = lodge.files / tmp_path_factory.mktemp("malformed").name

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -13,25 +13,18 @@ from packaging.requirements import Requirement
 from pyspark.sql.connect.session import SparkSession
 
 from tests.conftest import REPOSITORY
-from tests.gateway.conftest import stop_session
 
 ENVIRONMENTS = REPOSITORY / "build" / "environments"
 
 
 @pytest.fixture(scope="module")
-def spark(lodge) -> Iterator[SparkSession]:
-    """A session for the tests of a module that do not change it.
-
-    Spark starts Python workers for the first scan of each session, which takes seconds.
-    """
-    session = SparkSession.builder.remote(f"{lodge.address}/").create()
-    yield session
-    stop_session(lodge, session)
+def spark(shared_spark: SparkSession) -> SparkSession:
+    return shared_spark
 
 
 @pytest.fixture
 def own_spark(connect: Callable[[], SparkSession]) -> SparkSession:
-    """A session that the test may change."""
+    """A session that ends with the test. Most tests that change a session can use ``restored_spark``."""
     return connect()
 
 

@@ -199,22 +199,22 @@ def test_frame_sees_files_that_are_added_between_its_actions(spark, folder):
     assert frame.collect() == [(1,), (2,)]
 
 
-def test_view_of_a_frame_reads_the_files_that_existed_at_its_creation(own_spark, folder):
+def test_view_of_a_frame_reads_the_files_that_existed_at_its_creation(restored_spark, folder):
     write(folder / "1.json", {"a": 1})
-    own_spark.table(f"dfs.`{folder.name}`").createOrReplaceTempView("v")
+    restored_spark.table(f"dfs.`{folder.name}`").createOrReplaceTempView("v")
     write(folder / "2.json", {"a": 6})
-    assert own_spark.sql("select a from v").collect() == [(1,)]
+    assert restored_spark.sql("select a from v").collect() == [(1,)]
     write(folder / "1.json", {"a": 5}, age_seconds=10)
     with pytest.raises(AnalysisException, match="changed while it was scanned: it was modified") as raised:
-        own_spark.sql("select a from v").collect()
+        restored_spark.sql("select a from v").collect()
     assert raised.value.getCondition() == "LODGE_FILE_CHANGED"
 
 
-def test_temporary_table_is_created_from_a_planned_scan(own_spark, folder, examined):
+def test_temporary_table_is_created_from_a_planned_scan(restored_spark, folder, examined):
     for number in range(5):
         write(folder / f"{number}.json", {"a": number})
-    own_spark.sql(f"create temporary table t as select sum(a) s from dfs.`{folder.name}`").collect()
-    assert own_spark.table("t").collect() == [(10,)]
+    restored_spark.sql(f"create temporary table t as select sum(a) s from dfs.`{folder.name}`").collect()
+    assert restored_spark.table("t").collect() == [(10,)]
     assert examined() == 5
 
 
@@ -247,14 +247,16 @@ def busy(lodge, tmp_path):
 
 
 @pytest.mark.parametrize("way", ["interruptAll", "interruptTag"])
-def test_interrupt_ends_the_discovery(own_spark, folder, busy, way):
+def test_interrupt_ends_the_discovery(restored_spark, folder, busy, way):
     write(folder / "1.json", {"a": 1})
 
     def discover():
-        own_spark.addTag("discovery")  # of this thread
-        return scan(own_spark, folder)
+        restored_spark.addTag("discovery")  # of this thread
+        return scan(restored_spark, folder)
 
-    interrupt = own_spark.interruptAll if way == "interruptAll" else partial(own_spark.interruptTag, "discovery")
+    interrupt = (
+        restored_spark.interruptAll if way == "interruptAll" else partial(restored_spark.interruptTag, "discovery")
+    )
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(discover)
         wait_until(lambda: interrupt() or running.done(), "the statement is interrupted", SECONDS)
@@ -262,22 +264,22 @@ def test_interrupt_ends_the_discovery(own_spark, folder, busy, way):
             running.result(SECONDS)
 
 
-def test_interrupt_by_operation_id_ends_the_discovery_of_a_new_table(own_spark, folder, busy):
+def test_interrupt_by_operation_id_ends_the_discovery_of_a_new_table(restored_spark, folder, busy):
     write(folder / "1.json", {"a": 1})
-    request = own_spark.client._execute_plan_request_with_metadata()
+    request = restored_spark.client._execute_plan_request_with_metadata()
     request.operation_id = str(uuid.uuid4())
     request.plan.command.sql_command.input.sql.query = f"create temporary table late as table dfs.`{folder.name}`"
-    stream = own_spark.client._stub.ExecutePlan(request, metadata=own_spark.client._builder.metadata())
+    stream = restored_spark.client._stub.ExecutePlan(request, metadata=restored_spark.client._builder.metadata())
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(list, stream)
         ended = []
 
         def interrupt():
-            ended.extend(own_spark.interruptOperation(request.operation_id))
+            ended.extend(restored_spark.interruptOperation(request.operation_id))
             return running.done()
 
         wait_until(interrupt, "the statement is interrupted", SECONDS)
         with pytest.raises(grpc.RpcError, match="OPERATION_CANCELED"):
             running.result(SECONDS)
     assert ended == [request.operation_id]
-    assert own_spark.sql("show temporary tables like 'late'").collect() == []
+    assert restored_spark.sql("show temporary tables like 'late'").collect() == []

@@ -78,14 +78,14 @@ def test_queries_in_places_of_tables_have_their_own_rows(spark, dirs, numbers, k
     assert [frame.filter(low).count(), frame.count(), frame.filter(low).union(frame).count()] == [1, all_, all_ + 1]
 
 
-def test_variables_that_use_a_table_again_have_their_own_rows(own_spark, dirs):
-    own_spark.conf.set("lodge.test.more", "union all select i from c")
+def test_variables_that_use_a_table_again_have_their_own_rows(restored_spark, dirs):
+    restored_spark.conf.set("lodge.test.more", "union all select i from c")
     try:
         text = f"with c as (select * from {dirs}) select i from c where dir0 = 'a' ${{lodge.test.more}}"
-        assert own_spark.sql(text).count() == 5
-        assert own_spark.sql(f"select count(*) from ({text})").collect() == [(5,)]
+        assert restored_spark.sql(text).count() == 5
+        assert restored_spark.sql(f"select count(*) from ({text})").collect() == [(5,)]
     finally:
-        own_spark.conf.unset("lodge.test.more")
+        restored_spark.conf.unset("lodge.test.more")
 
 
 def test_subqueries_have_their_own_rows(spark, dirs, numbers):
@@ -110,13 +110,13 @@ def test_data_frame_gives_each_use_its_rows(spark, dirs, api):
 
 
 @pytest.mark.parametrize("kind", ["data frame", "statement"])
-def test_view_gives_each_statement_its_rows(own_spark, dirs, kind):
+def test_view_gives_each_statement_its_rows(restored_spark, dirs, kind):
     if kind == "data frame":
-        own_spark.table(dirs).createOrReplaceTempView("v")
+        restored_spark.table(dirs).createOrReplaceTempView("v")
     else:
-        own_spark.sql(f"create or replace temporary view v using lodge options (path '{dirs}')")
+        restored_spark.sql(f"create or replace temporary view v using lodge options (path '{dirs}')")
     counts = [
-        own_spark.sql(f"select count(*) from v{where}").first()[0]
+        restored_spark.sql(f"select count(*) from v{where}").first()[0]
         for where in ("", " where dir0 = 'a'", "", " where dir0 >= 'c'", " where upper(dir0) = 'B'")
     ]
     assert counts == [4, 1, 4, 2, 1]
@@ -144,18 +144,18 @@ def test_persisted_data_frame_is_read_once(own_spark, lodge, tmp_path_factory):
     frame.unpersist()
 
 
-def test_filters_still_exclude_files_of_single_uses(own_spark, lodge, tmp_path_factory):
+def test_filters_still_exclude_files_of_single_uses(restored_spark, lodge, tmp_path_factory):
     folder = lodge.files / tmp_path_factory.mktemp("single").name
     for name, content in (("a", '{"i": 1}\n'), ("b", "no JSON\n")):
         (folder / name).mkdir(parents=True)
         (folder / name / "f.json").write_text(content)
     declared = f"dfs.`{folder.name}` with (schema = 'i long, dir0 string')"
-    assert values(own_spark.sql(f"select i from {declared} where dir0 = 'a'")) == [(1,)]
-    assert values(own_spark.sql(f"select i, dir0 from {declared}").filter("dir0 = 'a'")) == [(1, "a")]
-    reader = own_spark.read.format("lodge").schema("i long, dir0 string")
+    assert values(restored_spark.sql(f"select i from {declared} where dir0 = 'a'")) == [(1,)]
+    assert values(restored_spark.sql(f"select i, dir0 from {declared}").filter("dir0 = 'a'")) == [(1, "a")]
+    reader = restored_spark.read.format("lodge").schema("i long, dir0 string")
     assert values(reader.load(f"dfs.`{folder.name}`").filter("dir0 = 'a'").select("i")) == [(1,)]
-    own_spark.sql(f"create temporary table t as select i from {declared} where dir0 = 'a'")
-    assert values(own_spark.table("t")) == [(1,)]
+    restored_spark.sql(f"create temporary table t as select i from {declared} where dir0 = 'a'")
+    assert values(restored_spark.table("t")) == [(1,)]
 
 
 @pytest.fixture(scope="module")
@@ -169,10 +169,10 @@ def with_root_file(lodge, tmp_path_factory):
 
 
 @pytest.fixture
-def own_view(own_spark, tmp_path):
+def own_view(restored_spark, tmp_path):
     """A view that Spark does not keep in memory, so that it does not simplify subqueries of it."""
     pq.write_table(pa.table({"k": [1, 2], "d": ["a", "b"]}), tmp_path / "v.parquet")
-    own_spark.read.parquet(str(tmp_path / "v.parquet")).createOrReplaceTempView("v")
+    restored_spark.read.parquet(str(tmp_path / "v.parquet")).createOrReplaceTempView("v")
 
 
 SUBQUERIES = (
@@ -183,25 +183,25 @@ SUBQUERIES = (
 )
 
 
-def test_correlated_subqueries_in_expressions_lose_no_rows(own_spark, with_root_file, own_view):
-    frame = own_spark.table(with_root_file)
+def test_correlated_subqueries_in_expressions_lose_no_rows(restored_spark, with_root_file, own_view):
+    frame = restored_spark.table(with_root_file)
     for subquery in SUBQUERIES:
         selected = frame.selectExpr("i", "dir0", f"{subquery} c")
         assert sorted(row.i for row in selected.collect()) == [0, 1, 2, 3, 4], subquery
         text = f"select i, dir0, {subquery} c from {with_root_file}"
-        assert sorted(row.i for row in own_spark.sql(text).collect()) == [0, 1, 2, 3, 4], subquery
+        assert sorted(row.i for row in restored_spark.sql(text).collect()) == [0, 1, 2, 3, 4], subquery
 
 
-def test_sql_functions_with_subqueries_lose_no_rows(own_spark, with_root_file, own_view):
+def test_sql_functions_with_subqueries_lose_no_rows(restored_spark, with_root_file, own_view):
     body = "(x string) returns bigint return (select count(*) from v where v.d < x)"
-    own_spark.sql(f"create temporary function lower_ones{body}")
+    restored_spark.sql(f"create temporary function lower_ones{body}")
     for call in (
         "lower_ones(dir0)",
         "lower_ones /* count( */ (dir0)",
         "`lower_ones`(dir0)",
         "session.lower_ones(dir0)",
     ):
-        assert own_spark.sql(f"select i, {call} c from {with_root_file}").count() == 5, call
-        assert own_spark.table(with_root_file).selectExpr("i", f"{call} c").count() == 5, call
-    own_spark.sql(f"create temporary table kept as select i, lower_ones(dir0) c from {with_root_file}")
-    assert own_spark.table("kept").count() == 5
+        assert restored_spark.sql(f"select i, {call} c from {with_root_file}").count() == 5, call
+        assert restored_spark.table(with_root_file).selectExpr("i", f"{call} c").count() == 5, call
+    restored_spark.sql(f"create temporary table kept as select i, lower_ones(dir0) c from {with_root_file}")
+    assert restored_spark.table("kept").count() == 5

@@ -140,7 +140,7 @@ def test_added_and_missing_columns_and_other_order(spark, folder):
 
 
 @pytest.mark.parametrize("value", ["true", "false"])
-def test_settings_do_not_change_result(own_spark, folder, value):
+def test_settings_do_not_change_result(restored_spark, folder, value):
     write(folder / "a.parquet", COLUMNS, store_schema=False)
     for setting in (
         "spark.sql.caseSensitive",
@@ -152,18 +152,18 @@ def test_settings_do_not_change_result(own_spark, folder, value):
         "spark.sql.files.ignoreCorruptFiles",
         "spark.sql.files.ignoreMissingFiles",
     ):
-        own_spark.conf.set(setting, value)
+        restored_spark.conf.set(setting, value)
     for setting in ("datetimeRebaseModeInRead", "int96RebaseModeInRead"):
-        own_spark.conf.set(f"spark.sql.parquet.{setting}", "LEGACY" if value == "true" else "EXCEPTION")
-    assert assert_same(own_spark, folder) == {"spark"}
+        restored_spark.conf.set(f"spark.sql.parquet.{setting}", "LEGACY" if value == "true" else "EXCEPTION")
+    assert assert_same(restored_spark, folder) == {"spark"}
 
 
-def test_engine_reads_if_spark_would_use_its_second_parquet_reader(own_spark, folder):
+def test_engine_reads_if_spark_would_use_its_second_parquet_reader(restored_spark, folder):
     """That reader has no metadata columns, so a file that has changed would not be noticed."""
     write(folder / "a.parquet", {"a": COLUMNS["number"]})
-    assert readers(own_spark, f"select a from dfs.`{folder.name}`") == {"spark"}
-    own_spark.conf.set("spark.sql.sources.useV1SourceList", "csv")
-    assert assert_same(own_spark, folder) == {"engine"}
+    assert readers(restored_spark, f"select a from dfs.`{folder.name}`") == {"spark"}
+    restored_spark.conf.set("spark.sql.sources.useV1SourceList", "csv")
+    assert assert_same(restored_spark, folder) == {"engine"}
 
 
 def test_letter_case_and_wider_types_are_read_by_engine(spark, folder):
@@ -244,22 +244,22 @@ def test_codecs_of_parquet(spark, folder, codec):
 
 
 @pytest.mark.parametrize("kind", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
-def test_instants_of_spark(own_spark, folder, kind):
+def test_instants_of_spark(restored_spark, folder, kind):
     moment = "timestamp '2026-07-01 12:00:00.123Z'"
     columns = [f"{moment} as at", f"array({moment}) as many", f"struct(1 as n, {moment} as at) as members"]
-    own_spark.conf.set("spark.sql.parquet.outputTimestampType", kind)
-    own_spark.conf.set("spark.sql.session.timeZone", "America/New_York")
-    written = own_spark.range(3).selectExpr(
+    restored_spark.conf.set("spark.sql.parquet.outputTimestampType", kind)
+    restored_spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    written = restored_spark.range(3).selectExpr(
         "id", *columns, f"map('a', {moment}) as m", "timestamp_ntz '2026-07-01' as local"
     )
     written.coalesce(1).write.mode("overwrite").parquet(str(folder))
     for path in folder.glob("*.parquet"):
         age(path)
     reader = {"spark" if kind.endswith("MICROS") else "engine"}
-    assert assert_same(own_spark, folder) == reader
-    assert assert_same(own_spark, folder, "at", f"where at = {moment}") == reader
-    found = own_spark.table(f"dfs.`{folder.name}`")
-    assert found.schema == own_spark.read.parquet(str(folder)).schema
+    assert assert_same(restored_spark, folder) == reader
+    assert assert_same(restored_spark, folder, "at", f"where at = {moment}") == reader
+    found = restored_spark.table(f"dfs.`{folder.name}`")
+    assert found.schema == restored_spark.read.parquet(str(folder)).schema
     assert sorted(map(repr, found.collect())) == sorted(map(repr, written.collect()))
     assert found.where(f"at = {moment}").count() == 3
 
@@ -386,7 +386,7 @@ def test_columns_of_the_path_of_both_readers(spark, deep_folder):
 
 
 @pytest.mark.parametrize("value", ["true", "false"])
-def test_nested_columns(own_spark, folder, value):
+def test_nested_columns(restored_spark, folder, value):
     """The settings of Spark that concern nested columns do not change the result."""
     write(folder / "a.parquet", {"a": COLUMNS["number"], **NESTED})
     write(folder / "b.parquet", {"b": COLUMNS["number"], **dict(reversed(NESTED.items()))}, row_group_size=100)
@@ -399,10 +399,10 @@ def test_nested_columns(own_spark, folder, value):
         "caseSensitive",
         "ansi.enabled",
     ):
-        own_spark.conf.set(f"spark.sql.{setting}", value)
-    assert assert_same(own_spark, folder) == {"spark"}
-    assert assert_same(own_spark, folder, "a, members.x, deep.x.y, get(lists, 0), dict['a']") == {"spark"}
-    assert assert_same(own_spark, folder, "get(deep.x.y, 0).z, list_of_members.x", "where a < 9 or b > 990") == {
+        restored_spark.conf.set(f"spark.sql.{setting}", value)
+    assert assert_same(restored_spark, folder) == {"spark"}
+    assert assert_same(restored_spark, folder, "a, members.x, deep.x.y, get(lists, 0), dict['a']") == {"spark"}
+    assert assert_same(restored_spark, folder, "get(deep.x.y, 0).z, list_of_members.x", "where a < 9 or b > 990") == {
         "spark"
     }
 
@@ -415,12 +415,12 @@ def test_variants_are_read_by_engine(spark, folder):
     assert assert_same(spark, folder, "a") == {"spark"}
 
 
-def test_temporary_functions_do_not_replace_those_of_the_relation(own_spark, deep_folder):
-    own_spark.conf.set("spark.sql.functionResolution.sessionOrder", "first")
+def test_temporary_functions_do_not_replace_those_of_the_relation(restored_spark, deep_folder):
+    restored_spark.conf.set("spark.sql.functionResolution.sessionOrder", "first")
     for name in ("substring", "split_part", "nullif", "concat", "length", "nanvl", "in", "or", "^", "-"):
-        own_spark.udf.register(name, lambda *values: repr(values), StringType())
+        restored_spark.udf.register(name, lambda *values: repr(values), StringType())
     write(deep_folder / "f.parquet", {"a": pa.array([9], pa.int32()), "d": pa.array([1.5])})
-    assert assert_same(own_spark, deep_folder, "a, d, fqn, filepath, filename, suffix, dir0, dir1") == {"spark"}
+    assert assert_same(restored_spark, deep_folder, "a, d, fqn, filepath, filename, suffix, dir0, dir1") == {"spark"}
 
 
 CONDITIONS_ON_MEMBERS = (
@@ -501,14 +501,14 @@ def test_orc_files_of_spark(spark, folder):
 
 
 @pytest.mark.parametrize("value", ["true", "false"])
-def test_settings_do_not_change_orc(own_spark, folder, value):
+def test_settings_do_not_change_orc(restored_spark, folder, value):
     write_orc(folder / "a.orc", ORC_COLUMNS)
     for setting in ("caseSensitive", "ansi.enabled", "orc.enableVectorizedReader", "orc.filterPushdown"):
-        own_spark.conf.set(f"spark.sql.{setting}", value)
-    own_spark.conf.set("orc.force.positional.evolution", value)
-    assert assert_same(own_spark, folder, where="where number > 10") == {"spark"}
+        restored_spark.conf.set(f"spark.sql.{setting}", value)
+    restored_spark.conf.set("orc.force.positional.evolution", value)
+    assert assert_same(restored_spark, folder, where="where number > 10") == {"spark"}
     write_orc(folder / "b.orc", dict(reversed(ORC_COLUMNS.items())))
-    assert assert_same(own_spark, folder) == {"spark"}
+    assert assert_same(restored_spark, folder) == {"spark"}
 
 
 PARTITIONS = {
@@ -538,17 +538,17 @@ def test_columns_of_partitions(spark, folder, directories):
 
 
 @pytest.mark.parametrize("value", ["true", "false"])
-def test_settings_do_not_change_columns_of_partitions(own_spark, folder, value):
+def test_settings_do_not_change_columns_of_partitions(restored_spark, folder, value):
     for directory in ("Key=1", "Key=02"):
         (folder / directory).mkdir(mode=0o755)
         write(folder / directory / "a.parquet", {"n": COLUMNS["number"]})
-    own_spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", value)
-    own_spark.conf.set("spark.sql.sources.validatePartitionColumns", value)
-    own_spark.conf.set("spark.sql.caseSensitive", value)
-    own_spark.conf.set("spark.sql.session.timeZone", "America/New_York")
-    assert assert_same(own_spark, folder) == {"spark"}
-    assert assert_same(own_spark, folder, "n", "where Key = 2") == {"spark"}
-    assert files_read(own_spark, f"select n from dfs.`{folder.name}` where Key = 2") == 1
+    restored_spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", value)
+    restored_spark.conf.set("spark.sql.sources.validatePartitionColumns", value)
+    restored_spark.conf.set("spark.sql.caseSensitive", value)
+    restored_spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    assert assert_same(restored_spark, folder) == {"spark"}
+    assert assert_same(restored_spark, folder, "n", "where Key = 2") == {"spark"}
+    assert files_read(restored_spark, f"select n from dfs.`{folder.name}` where Key = 2") == 1
 
 
 def test_files_that_others_can_replace_are_read_by_engine(spark, folder):
@@ -596,13 +596,13 @@ def test_changed_file_of_a_data_frame_is_an_error_or_new_rows(spark, folder):
     assert frame.count() == 10
 
 
-def test_view_fails_if_a_file_changes(own_spark, folder):
+def test_view_fails_if_a_file_changes(restored_spark, folder):
     write(folder / "a.parquet", {"a": COLUMNS["number"]})
-    own_spark.table(f"dfs.`{folder.name}`").createOrReplaceTempView("numbers")
-    assert own_spark.sql("select sum(a) from numbers").collect()[0][0] == sum(range(ROWS))
+    restored_spark.table(f"dfs.`{folder.name}`").createOrReplaceTempView("numbers")
+    assert restored_spark.sql("select sum(a) from numbers").collect()[0][0] == sum(range(ROWS))
     write(folder / "a.parquet", {"a": COLUMNS["number"].slice(0, 10)})
     with pytest.raises(PySparkException, match="LODGE_FILE_CHANGED"):
-        own_spark.sql("select sum(a) from numbers").collect()
+        restored_spark.sql("select sum(a) from numbers").collect()
 
 
 def test_statement_cannot_see_paths_of_the_machine(spark, folder):
@@ -615,8 +615,8 @@ def test_statement_cannot_see_paths_of_the_machine(spark, folder):
     assert spark.table(f"dfs.`{folder.name}`").inputFiles() == []
 
 
-def test_commands_use_the_engine(own_spark, folder):
+def test_commands_use_the_engine(restored_spark, folder):
     write(folder / "a.parquet", {"a": COLUMNS["number"]})
-    own_spark.sql(f"create temporary table copied as select * from dfs.`{folder.name}`")
-    assert own_spark.table("copied").count() == ROWS
-    own_spark.sql("drop table copied")
+    restored_spark.sql(f"create temporary table copied as select * from dfs.`{folder.name}`")
+    assert restored_spark.table("copied").count() == ROWS
+    restored_spark.sql("drop table copied")

@@ -32,8 +32,8 @@ from markdown_it import MarkdownIt
 
 from tests.cluster.processes import DIES_WITH_PARENT
 
-COMMAND_SECONDS = 120
-START_SECONDS = 60
+COMMAND_SECONDS = 300
+START_SECONDS = 180
 _READY = re.compile(r"Lodge is ready at ")
 _FILE_NAME = re.compile(r"# (\S+\.ya?ml)\n")
 _BACKGROUND = re.compile(r"[^&]&$", re.MULTILINE)

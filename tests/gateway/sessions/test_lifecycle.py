@@ -155,11 +155,12 @@ def test_log_lines_name_the_session_and_omit_the_statement(lodge, connect):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # a loaded machine needs minutes to start another Spark
 def test_demo_shows_only_the_result_and_leaves_nothing(tmp_path):
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     script = Path(__file__).parents[3] / "examples" / "demo.py"
     done = subprocess.run(
-        [sys.executable, script], env=environment, capture_output=True, text=True, timeout=200, check=False
+        [sys.executable, script], env=environment, capture_output=True, text=True, timeout=800, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "220.0" in done.stdout

@@ -22,7 +22,7 @@ EXECUTED = ("bash", "python")
 PAGE_SECONDS = 1200
 """How long a page may take, with its servers, on a loaded machine."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(PAGE_SECONDS)]
+pytestmark = pytest.mark.timeout(PAGE_SECONDS)
 
 
 class Machine:
@@ -85,11 +85,13 @@ def run(page: str, machine: Machine, directory: Path) -> None:
     assert count == len([block for block in blocks(path) if block.language in EXECUTED]) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["admins", "audit", "certificates", "limits", "tokens"])
 def test_commands_of_page_run(page: str, secured: Machine, tmp_path: Path) -> None:
     run(page, secured, tmp_path)
 
 
+@pytest.mark.slow
 def test_commands_of_tls_page_run_without_an_existing_certificate(machine: Machine, tmp_path: Path) -> None:
     run("tls", machine, tmp_path)
 
@@ -113,10 +115,12 @@ def spark_home(machine: Machine, tmp_path: Path) -> Iterator[None]:
     subprocess.run(stop, env=os.environ | machine.variables, check=True, capture_output=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_commands_of_backends_page_run(machine: Machine, spark_home: None, tmp_path: Path) -> None:
     run("backends", machine, tmp_path)
 
 
+@pytest.mark.slow
 def test_commands_of_jwt_page_run(secured: Machine, tmp_path: Path) -> None:
     provider = IdentityProvider(tmp_path)
     with provider.serve() as server:
@@ -125,6 +129,7 @@ def test_commands_of_jwt_page_run(secured: Machine, tmp_path: Path) -> None:
         run("jwt", secured, tmp_path)
 
 
+@pytest.mark.slow
 def test_commands_of_kubernetes_page_run(secured: Machine, kubeconfig: Path, namespace: str, tmp_path: Path) -> None:
     access = yaml.safe_load(kubeconfig.read_text())
     for context in access["contexts"]:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from pyspark.sql.connect.session import SparkSession
 
+from gateway.sql.name_syntax import quote_name
+
 AMOUNT = '"1","Bob","200","false"\n"2","Kate","150","true"\n"3","Tim","20","false"\n"4","Roger","500","true"\n'
 
 
@@ -59,15 +61,18 @@ def shared_spark(lodge) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def restored_spark(shared_spark) -> Iterator[SparkSession]:
-    """The shared session, for a test that changes settings, or creates temporary views, functions or tables."""
+    """The shared session, for a test that changes it.
+
+    After the test, its settings are those of before, and its temporary tables, views and functions are gone.
+    """
     before = shared_spark.conf.getAll
     yield shared_spark
     for table in shared_spark.sql("show temporary tables").collect():
-        shared_spark.sql(f"drop table `{table.tableName}`")
+        shared_spark.sql(f"drop table {quote_name(table.tableName)}")
     for view in shared_spark.sql("show views").collect():
         shared_spark.catalog.dropTempView(view.viewName)
     for function in shared_spark.sql("show user functions").collect():
-        shared_spark.sql(f"drop temporary function `{function.function}`")
+        shared_spark.sql(f"drop temporary function {quote_name(function.function)}")
     after = shared_spark.conf.getAll
     for key in after.keys() - before.keys():
         shared_spark.conf.unset(key)

@@ -4,7 +4,6 @@ Each client runs as a program of its own, as its users run it. The recorder show
 """
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.cache import user_cache
 from tests.conftest import LodgeProcess
 from tests.errors.client_programs import build_go_client, build_scala_client, run_program
 from tests.identity.certificates import CertificateAuthority
@@ -119,8 +119,7 @@ def build_rust_client() -> Path:
         skip_missing("Rust is not installed. Install it with cargo, and put it on PATH.")
     described = run_program([cargo, "metadata", "--locked", "--format-version", "1"], cwd=RUST)
     packages = {each["name"]: Path(each["manifest_path"]).parent for each in json.loads(described)["packages"]}
-    cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser()
-    target = cache / "lodge" / "clients" / "rust"
+    target = user_cache() / "clients" / "rust"
     variables: Mapping[str, str] = {
         "CARGO_TARGET_DIR": str(target),
         "PROTOC": str(packages["protoc-bin-vendored-linux-x86_64"] / "bin" / "protoc"),

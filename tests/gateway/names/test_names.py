@@ -8,7 +8,6 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.functions import col, expr, lit
 from pyspark.sql.connect.plan import SQL
-from pyspark.sql.connect.session import SparkSession
 
 ALL = [(0, 1), (1, 2), (2, 3)]
 T = "dfs.tmp.t"
@@ -24,17 +23,15 @@ def plan(spark, text):
 
 
 @pytest.fixture(scope="module")
-def spark(lodge):
+def spark(shared_spark):
     """Return a shared session for tests that only read.
 
     It has the temporary table ``t`` and Spark's table ``kept``.
     """
-    session = SparkSession.builder.remote(lodge.address).create()
-    session.sql("create temporary table t as select id a, id + 1 b from range(3)").collect()
-    session.sql("create table if not exists kept (a bigint, b bigint) using parquet").collect()
-    yield session
-    session.sql("drop table kept").collect()
-    session.stop()
+    shared_spark.sql("create temporary table t as select id a, id + 1 b from range(3)").collect()
+    shared_spark.sql("create table if not exists kept (a bigint, b bigint) using parquet").collect()
+    yield shared_spark
+    shared_spark.sql("drop table kept").collect()
 
 
 @pytest.mark.slow

@@ -80,12 +80,9 @@ def test_queries_in_places_of_tables_have_their_own_rows(spark, dirs, numbers, k
 
 def test_variables_that_use_a_table_again_have_their_own_rows(restored_spark, dirs):
     restored_spark.conf.set("lodge.test.more", "union all select i from c")
-    try:
-        text = f"with c as (select * from {dirs}) select i from c where dir0 = 'a' ${{lodge.test.more}}"
-        assert restored_spark.sql(text).count() == 5
-        assert restored_spark.sql(f"select count(*) from ({text})").collect() == [(5,)]
-    finally:
-        restored_spark.conf.unset("lodge.test.more")
+    text = f"with c as (select * from {dirs}) select i from c where dir0 = 'a' ${{lodge.test.more}}"
+    assert restored_spark.sql(text).count() == 5
+    assert restored_spark.sql(f"select count(*) from ({text})").collect() == [(5,)]
 
 
 def test_subqueries_have_their_own_rows(spark, dirs, numbers):

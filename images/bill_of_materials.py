@@ -5,7 +5,6 @@ equal bills. syft overlooks jars without a manifest, so they are added here.
 """
 
 import json
-import os
 import re
 import subprocess
 import uuid
@@ -19,7 +18,6 @@ from images.errors import ImageError
 from tests.cluster.builds import ProgramError, build, program
 
 _SCAN_SECONDS = 300
-_CATALOGERS = "dpkg-db-cataloger,python-installed-package-cataloger,java-archive-cataloger"
 _MAVEN_PROPERTIES = re.compile(r"META-INF/maven/[^/]+/[^/]+/pom\.properties")
 _NAMESPACE = uuid.UUID("a0d3d4f1-53a3-4b5c-8d2b-6c1f1b1e7c55")
 
@@ -40,16 +38,7 @@ def write_bill(root: Path, name: str, bill: Path) -> None:
         syft = program("syft")
     except ProgramError as error:
         raise ImageError(str(error)) from error
-    result = subprocess.run(
-        [
-            *(syft, "scan", f"dir:{root}", f"--override-default-catalogers={_CATALOGERS}", "--quiet"),
-            *("--source-name", name, "--output=cyclonedx-json"),
-        ],
-        env=os.environ | {"SYFT_CHECK_FOR_APP_UPDATE": "false", "SYFT_FILE_METADATA_SELECTION": "none"},
-        capture_output=True,
-        timeout=_SCAN_SECONDS,
-        check=False,
-    )
+    result = subprocess.run([syft, root, name], capture_output=True, timeout=_SCAN_SECONDS, check=False)
     if result.returncode:
         raise ImageError(f"syft failed for the image {name!r}: {result.stderr.decode(errors='replace')[-4000:]}")
     document = _with_constant_name(json.loads(result.stdout), name)

@@ -53,12 +53,9 @@ class S3Server(StorageServer):
             path.mkdir()
         command = [
             program("versitygw"),
-            f"--port={self.endpoint}",
+            f"--address={self.endpoint}",
+            f"--attributes={attributes}",
             f"--region={REGION}",
-            "--health=/health",
-            "--quiet",
-            "posix",
-            f"--sidecar={attributes}",  # temporary directories may lack extended attributes
             objects,
         ]
         return Process(

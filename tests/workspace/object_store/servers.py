@@ -50,7 +50,7 @@ def over_files(directory: Path, *options: str) -> Server:
     for path in (objects, attributes):
         path.mkdir(exist_ok=True)
     raw = _account()
-    command = [program("versitygw"), f"--port={raw.endpoint}", "--quiet", *options, "posix", f"--sidecar={attributes}"]
+    command = [program("versitygw"), f"--address={raw.endpoint}", f"--attributes={attributes}", *options]
     return Server([*command, objects], directory / "versitygw.log", raw)
 
 

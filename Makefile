@@ -21,7 +21,7 @@ setup: prerequisites $(STAMP) ## Create .venv with everything that Lodge needs
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || { echo "Creating $(VENV) ..."; "$(PYTHON)" -m venv $(VENV); }
 	@echo "Installing Lodge and its pinned dependencies into $(VENV); Spark alone is about 450 MB, so this takes a few minutes ..."
-	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar off -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar off --no-compile -c constraints.txt -e '.[dev]'
 	@touch $@
 	@echo "Installed."
 

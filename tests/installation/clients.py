@@ -9,7 +9,7 @@ from tests.chaos.checking_clients import CheckingClient
 from tests.cluster.processes import wait_until
 from tests.installation.installation import Installation
 
-CLIENTS = 8
+CLIENTS = 4
 _PROGRESS_SECONDS = 180.0
 
 

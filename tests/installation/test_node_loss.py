@@ -15,8 +15,9 @@ from tests.cluster.machines.machine import Machine
 from tests.cluster.nodes import is_ready as is_node_ready
 from tests.cluster.processes import wait_until
 from tests.installation.installation import OUTSIDE, Installation
+from tests.installation.spark import QUICK_SPARK
 
-ROUNDS = 4
+ROUNDS = 2
 LEASE_SECONDS = 10
 GRACE_SECONDS = 10
 IDLE_SECONDS = 15
@@ -47,7 +48,8 @@ class Nodes:
 def nodes(installation: Installation) -> Nodes:
     lost, other = installation.cluster.machines
     placement = {"nodeSelector": {"kubernetes.io/hostname": other.name}}
-    installation.install(OUTSIDE, LOCAL, TIMES, {"spark": {**placement, "executor": {"instances": 1, **placement}}})
+    spark = {"config": QUICK_SPARK, "executor": {"instances": 1, **placement}, **placement}
+    installation.install(OUTSIDE, LOCAL, TIMES, {"spark": spark})
     return Nodes(lost, other)
 
 

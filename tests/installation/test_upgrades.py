@@ -54,10 +54,6 @@ def clients(installation: Installation, older_version: OlderVersion) -> Iterator
         print(clients.summary())
 
 
-def names(installation: Installation) -> set[str]:
-    return {pod.metadata.name for component in COMPONENTS for pod in installation.pods(component)}
-
-
 def images(installation: Installation) -> set[str]:
     return {pod.spec.containers[0].image for component in COMPONENTS for pod in installation.pods(component)}
 
@@ -76,15 +72,9 @@ def test_upgrade_from_an_older_version_and_back(
     clients.check_progress()
 
 
-def test_changed_value(installation: Installation, clients: Clients) -> None:
-    before = names(installation)
-    installation.upgrade(VALUES, {"config": {"max_principal_sessions": 60}})
-    assert names(installation).isdisjoint(before)
-    clients.check_progress()
-
-
-def test_each_pod_is_deleted(installation: Installation, clients: Clients) -> None:
-    for name in sorted(names(installation)):
+def test_a_pod_of_each_component_is_deleted(installation: Installation, clients: Clients) -> None:
+    for component in COMPONENTS:
+        name = min(pod.metadata.name for pod in installation.pods(component))
         installation.kubectl("delete", "pod", name, "--wait=true", seconds=SECONDS)
         installation.wait_until_ready()
         clients.check_progress()

@@ -53,16 +53,19 @@ class Mutation:
         apply: Returns a context manager in which the code has the mistake.
         invariants: The numbers of the invariants that it may violate first.
         situation: The situation of the seeds that look for it; None for all seeds.
+        first: A seed that found it; the search begins there.
     """
 
     name: str
     apply: Apply
     invariants: frozenset[int]
     situation: Situation | None = None
+    first: int = 0
 
     def seeds(self, seeds: Iterable[int]) -> Iterator[int]:
-        """Return the seeds that look for the mistake."""
-        return (seed for seed in seeds if self.situation in {None, situation_of(seed)})
+        """Return the seeds that look for the mistake, beginning with the first one."""
+        ordered = sorted(seeds, key=lambda seed: (seed < self.first, seed))
+        return (seed for seed in ordered if self.situation in {None, situation_of(seed)})
 
     def __str__(self) -> str:
         return self.name
@@ -300,47 +303,60 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation("a lease expires as soon as it stops changing", _expire_leases_at_once, frozenset({1, 12})),
     Mutation("a location moves to the trash before its record is marked", _move_to_trash_before_mark, frozenset({1})),
     Mutation("a record is deleted before its location moves to the trash", _delete_record_before_move, frozenset({5})),
-    Mutation("a record is marked despite a concurrent change", _mark_despite_changes, frozenset({1})),
-    Mutation("records are listed before locations", _list_records_first, frozenset({1})),
-    Mutation("the last write of a record wins", _overwrite_conflicts, frozenset({1, 2, 4, 7})),
+    Mutation("a record is marked despite a concurrent change", _mark_despite_changes, frozenset({1}), first=9),
+    Mutation("records are listed before locations", _list_records_first, frozenset({1}), first=18),
+    Mutation("the last write of a record wins", _overwrite_conflicts, frozenset({1, 2, 4, 7}), first=9),
     Mutation("a gateway does not check its lease", _skip_fencing, frozenset({1, 6, 12})),
-    Mutation("a gateway does not notice that its lease lapsed", _ignore_lapses, frozenset({1, 2, 12})),
+    Mutation("a gateway does not notice that its lease lapsed", _ignore_lapses, frozenset({1, 2, 12}), first=31),
     Mutation(
         "a gateway renews its lease although its event loop stalls",
         lambda: _patch((lease_thread, "STALL_LIMIT_LEASES", 1000.0)),
         frozenset({8}),
+        first=61,
     ),
     Mutation(
-        "a gateway rejoins a session without a write", _rejoin_without_write, frozenset({1, 12}), Situation.RETURNS
+        "a gateway rejoins a session without a write",
+        _rejoin_without_write,
+        frozenset({1, 12}),
+        Situation.RETURNS,
+        first=199,
     ),
-    Mutation("a session is opened while it is closed", _skip_lock, frozenset({1, 2}), Situation.QUOTA),
+    Mutation("a session is opened while it is closed", _skip_lock, frozenset({1, 2}), Situation.QUOTA, first=491),
     Mutation("an idle session is ended although others serve it", _assume_last_holder, frozenset({1})),
     Mutation(
         "a failed record update is not retried",
         lambda: _patch((PendingUpdates, "keep_on_failure", lambda self, update: nullcontext())),
         frozenset({2}),
+        first=14,
     ),
     Mutation("a doubted gateway counts as dead", _treat_doubted_as_gone, frozenset({1, 12})),
-    Mutation("a directory of a running write counts as an orphan", _ignore_running_writes, frozenset({1})),
-    Mutation("the view of a table is not updated", _skip_view, frozenset({9})),
-    Mutation("an orphan is removed without a fresh read", _skip_orphan_confirmation, frozenset({1})),
+    Mutation("a directory of a running write counts as an orphan", _ignore_running_writes, frozenset({1}), first=17),
+    Mutation("the view of a table is not updated", _skip_view, frozenset({9}), first=3),
+    Mutation("an orphan is removed without a fresh read", _skip_orphan_confirmation, frozenset({1}), first=9),
     Mutation(
         "an ending session may be joined",
         lambda: _patch((workspace.record_changes, "_require_active", lambda record: record)),
         frozenset({4}),
+        first=16,
     ),
-    Mutation("each attempt to end a session reports the end", _report_each_attempt_to_end, frozenset({4})),
+    Mutation("each attempt to end a session reports the end", _report_each_attempt_to_end, frozenset({4}), first=40),
     Mutation(
         "orphans are not removed",
         lambda: _patch((Removals, "remove_orphan", lambda self, session_uuid: True)),
         frozenset({2, 3}),
     ),
-    Mutation("a statement begins although it has begun before", _begin_again, frozenset({10})),
-    Mutation("a gateway that stops undoes its statements", _undo_at_stop, frozenset({11}), Situation.STOPS),
+    Mutation("a statement begins although it has begun before", _begin_again, frozenset({10}), first=18),
+    Mutation("a gateway that stops undoes its statements", _undo_at_stop, frozenset({11}), Situation.STOPS, first=161),
     Mutation("a session of a living gateway is adopted", _adopt_from_living, frozenset({12, 13})),
-    Mutation("a loss is not confirmed before an adoption", _skip_loss_confirmation, frozenset({12}), Situation.RETURNS),
+    Mutation(
+        "a loss is not confirmed before an adoption",
+        _skip_loss_confirmation,
+        frozenset({12}),
+        Situation.RETURNS,
+        first=711,
+    ),
     Mutation("every gateway adopts every session", _choose_all, frozenset({13})),
-    Mutation("no gateway replaces a silent one", _never_find_silent, frozenset({14}), Situation.SILENCE),
+    Mutation("no gateway replaces a silent one", _never_find_silent, frozenset({14}), Situation.SILENCE, first=341),
     Mutation("a late renewal revives a stopped lease", _revive_stopped_leases, frozenset({15})),
     Mutation(
         "a quota ignores the tables that are being created",
@@ -348,5 +364,10 @@ MUTATIONS: Sequence[Mutation] = (
         frozenset({16}),
         Situation.QUOTA,
     ),
-    Mutation("the trash is not emptied", lambda: _patch((Removals, "purge", lambda self, entry: True)), frozenset({2})),
+    Mutation(
+        "the trash is not emptied",
+        lambda: _patch((Removals, "purge", lambda self, entry: True)),
+        frozenset({2}),
+        first=5,
+    ),
 )

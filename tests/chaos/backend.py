@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import pyspark
-
 from tests.chaos.programs import Program
 from tests.cluster.ports import free_port
-from tests.conftest import QUICK_COMPILER
+from tests.conftest import QUICK_COMPILER, create_archive
+from tests.spark_home import class_archive, shared_home
 
 REPOSITORY = Path(__file__).parents[2]
 _DETACHED_SECONDS = 15
@@ -36,6 +35,7 @@ class Backend:
     def __init__(self, directory: Path, prefix: Sequence[str] = ()) -> None:
         self.port = free_port()
         self.address = f"sc://127.0.0.1:{self.port}"
+        home = shared_home()
         settings = {
             "spark.connect.execute.manager.detachedTimeout": f"{_DETACHED_SECONDS}s",
             "spark.connect.execute.manager.maintenanceInterval": "1s",
@@ -43,7 +43,7 @@ class Backend:
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.extraJavaOptions": QUICK_COMPILER,
+            "spark.driver.extraJavaOptions": f"{QUICK_COMPILER} {class_archive(create_archive)}",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "1g",
             "spark.local.dir": str(directory),
@@ -51,10 +51,15 @@ class Backend:
             "spark.sql.warehouse.dir": str(directory / "warehouse"),
             "spark.ui.enabled": "false",
         }
-        command = [*prefix, str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", f"local[{_TASKS}]"]
+        command = [*prefix, str(home / "bin" / "spark-submit"), "--master", f"local[{_TASKS}]"]
         command += [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
         command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
-        environment = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY), "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(REPOSITORY),
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
         log = directory / "backend.log"
         self.process = Program(command, log, is_ready=self._answers, environment=environment)
 

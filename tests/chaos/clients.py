@@ -36,6 +36,7 @@ _UNCERTAIN = ("LODGE_STATEMENT_UNFINISHED", "LODGE_STORAGE_UNAVAILABLE")
 """Errors after which neither client nor gateway knows the outcome."""
 
 _PAUSE_SECONDS = 0.2
+_LONGEST_THINK_SECONDS = 1.0
 _CALM_SECONDS = REATTACH_SECONDS + 30.0
 """How long a statement may run. A gateway tries to reattach to a statement while its backend is absent."""
 
@@ -324,8 +325,8 @@ class Client:
 
     def _step(self, statement: Statement) -> None:
         try:
-            if self._execute(statement) is not Outcome.DONE:
-                self._stop.wait(_PAUSE_SECONDS)
+            self._execute(statement)
+            self._stop.wait(self._random.uniform(_PAUSE_SECONDS, _LONGEST_THINK_SECONDS))
         except SessionLostError as error:
             self._replace_session(error)
 

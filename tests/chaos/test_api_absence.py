@@ -12,6 +12,7 @@ from tests.cluster.processes import wait_until
 pytestmark = pytest.mark.slow
 
 TIMES = Timeouts()
+PAUSE_SECONDS = 1.0
 REFUSALS = {"LODGE_LEASE_LOST", "LODGE_STORAGE_UNAVAILABLE"}
 """The gateway knows that its lease lapsed, or first finds that it cannot read records."""
 
@@ -30,6 +31,7 @@ def test_gateways_fence_and_recover_with_all_data(start_site, open_session, test
                 assert sorted(row.id for row in session.sql("select id from t").collect()) == list(range(5))
                 assert session.range(3).count() == 3
             assert site.locations() == before
+            time.sleep(PAUSE_SECONDS)
         for session in sessions:
             assert condition_of(session, "create temporary table u as select 1 as id") == "LODGE_LEASE_LOST"
         refusals = [creation.outcome() for creation in creations]

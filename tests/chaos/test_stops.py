@@ -9,7 +9,7 @@ from tests.chaos.stops import GATEWAYS, TIMES, Stops
 pytestmark = pytest.mark.slow
 
 CYCLES = int(os.environ.get("LODGE_CHAOS_CYCLES", "3"))
-CLIENTS = 6
+CLIENTS = 4
 
 
 @pytest.mark.timeout(1200)

@@ -31,10 +31,10 @@ demo: setup ## Start Lodge, run an example against it, and show what happens
 test: check ## Run the checks and the quick tests, at most 6 minutes
 	@$(PYTEST) --tier=quick
 
-test-slow: setup ## Run only the slow tests
+test-slow: setup ## Run only the slow tests; some need root and Go
 	@$(PYTEST) --tier=slow
 
-test-cluster: programs-if-go ## Install the chart with its images on real nodes, upgrade it, and lose nodes (needs root and Go)
+test-cluster: programs-if-go ## Of the slow tests, run only those that install the chart on real nodes, upgrade it, and lose nodes
 	@$(BIN)/python -m pytest -s -m installation tests/installation
 
 test-all: setup ## Run the checks and all tests, about an hour after the first time

@@ -52,15 +52,21 @@ class Record:
     @classmethod
     def read(cls, tier: str) -> Self:
         """Read the last record of a tier; an empty one if no run is recorded."""
-        for path in (cache_file(), COMMITTED):
-            try:
-                tiers = json.loads(path.read_text())
-                found = tiers[tier]
-                files = {name: Cost(**cost) for name, cost in found["files"].items()}
-                return cls(found["elapsed_seconds"], files)
-            except (OSError, ValueError, KeyError, TypeError):
-                continue  # no record, or one of another version
-        return cls()
+        return cls._read(cache_file(), tier) or cls._read(COMMITTED, tier) or cls()
+
+    @classmethod
+    def expected(cls, tier: str) -> Self:
+        """Read the last record of a tier, with the committed durations of files that it lacks."""
+        last, committed = cls.read(tier), cls._read(COMMITTED, tier) or cls()
+        return cls(last.elapsed_seconds, {**committed.files, **last.files})
+
+    @classmethod
+    def _read(cls, path: Path, tier: str) -> Self | None:
+        try:
+            found = json.loads(path.read_text())[tier]
+            return cls(found["elapsed_seconds"], {name: Cost(**cost) for name, cost in found["files"].items()})
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # no record, or one of another version
 
     def write(self, tier: str) -> None:
         """Replace the record of a tier."""

@@ -68,7 +68,7 @@ class Progress:
     """Replaces the dots of pytest by one line that changes."""
 
     def __init__(self, config: pytest.Config, reporter: Any) -> None:
-        self._record = Record.read(tier_of(config) or "")
+        self._record = Record.expected(tier_of(config) or "")
         self._reporter = reporter
         self._begun = self._shown = time.monotonic()
         self._estimate: Estimate | None = None

@@ -3,7 +3,7 @@
 All tests of a directory run in one worker, because they share servers. The workers of pytest-xdist have two kinds. The
 first half computes. The second half runs directories whose tests mostly wait: for leases, probes, nodes and timeouts.
 The two kinds of work use the machine at the same time. A worker that has no work of its own kind left helps with the
-other.
+other. There is one worker more than the machine has processors, because most tests wait at times.
 
 Each kind begins with the longest directory, so that no worker begins a long one at the end of the run. The recorded
 durations decide what is long and what waits, see :mod:`tests.running.durations`.
@@ -25,13 +25,16 @@ from tests.running.tiers import tier_of
 WAITING_SHARE = 0.5
 """A directory waits if it uses less than this share of a processor."""
 
+SHARING = "tests/installation"
+"""A directory whose subdirectories share its nodes."""
+
 _UNKNOWN = Cost(seconds=5.0, processor_seconds=5.0)
 """The assumed cost of a test file without a record."""
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of workers for ``-n auto``: one for each processor, and at least one of each kind."""
-    return max(2, os.cpu_count() or 1)
+    """Return the number of workers for ``-n auto``."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> "DirectoryScheduling":
@@ -40,8 +43,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> "Direct
 
 
 def directory_of(nodeid: str) -> str:
-    """Return the directory of a test."""
-    return file_of(nodeid).rpartition("/")[0]
+    """Return the directory of a test. Those below `SHARING` count as one."""
+    directory = file_of(nodeid).rpartition("/")[0]
+    return SHARING if directory.startswith(f"{SHARING}/") else directory
 
 
 def directory_costs(nodeids: Iterable[str], record: Record) -> dict[str, Cost]:
@@ -60,7 +64,7 @@ def is_waiting(cost: Cost) -> bool:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort the directories by their expected duration. The order inside a directory stays."""
-    costs = directory_costs((item.nodeid for item in items), Record.read(tier_of(config) or ""))
+    costs = directory_costs((item.nodeid for item in items), Record.expected(tier_of(config) or ""))
     items.sort(key=lambda item: (-costs[directory_of(item.nodeid)].seconds, directory_of(item.nodeid)))
 
 
@@ -69,7 +73,7 @@ class DirectoryScheduling(LoadScopeScheduling):  # type: ignore[misc]
 
     def __init__(self, config: pytest.Config, log: Producer) -> None:
         super().__init__(config, log)
-        self._record = Record.read(tier_of(config) or "")
+        self._record = Record.expected(tier_of(config) or "")
 
     def _split_scope(self, nodeid: str) -> str:
         return directory_of(nodeid)

@@ -11,7 +11,7 @@ import pytest
 from tests.running.durations import Cost, Record
 from tests.running.measuring import summary
 from tests.running.progress import Estimate, clock
-from tests.running.scheduling import directory_costs, is_waiting
+from tests.running.scheduling import directory_costs, directory_of, is_waiting
 
 REPOSITORY = Path(__file__).parents[2]
 TESTS = """
@@ -91,6 +91,14 @@ def test_damaged_record_counts_as_none(tmp_path: Path, monkeypatch: pytest.Monke
     assert Record.read("special") == Record()
 
 
+def test_files_without_a_record_have_the_committed_durations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    RECORD.write("slow")
+    files = Record.expected("slow").files
+    assert files.items() > RECORD.files.items()
+    assert "tests/installation/test_upgrades.py" in files
+
+
 def test_summary_names_slowest_files_first() -> None:
     last = Record(50.0, {"a/test_1.py": Cost(40.0, 5.0)})
     assert summary(RECORD, last) == [
@@ -108,6 +116,11 @@ def test_directory_waits_if_it_uses_little_of_a_processor() -> None:
     costs = directory_costs(tests, RECORD)
     assert costs == {"a": Cost(100.0, 30.0), "b": Cost(10.0, 9.0)}
     assert [is_waiting(costs[name]) for name in "ab"] == [True, False]
+
+
+def test_directories_that_share_nodes_count_as_one() -> None:
+    tests = [f"tests/installation{rest}/test_x.py::test_x" for rest in ("", "/default_values", "s")]
+    assert [directory_of(name) for name in tests] == ["tests/installation"] * 2 + ["tests/installations"]
 
 
 def test_remaining_time_follows_the_record_and_then_the_run() -> None:

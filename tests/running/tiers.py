@@ -1,14 +1,13 @@
 """The tiers of tests, chosen by ``--tier``.
 
 The quick tier needs nothing but Python and Java. The slow tier has the tests with the marker ``slow``, and those that
-need programs of the test cluster. Tests that install the chart on real nodes belong to no tier, because they run alone.
+need programs of the test cluster.
 """
 
 import pytest
 
 QUICK, SLOW = "quick", "slow"
 _MARKERS_OF_SLOW_TESTS = ("slow", "cluster")
-_RUNS_ALONE = "installation"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,7 +29,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     selected, deselected = [], []
     for item in items:
         is_slow = any(item.get_closest_marker(name) for name in _MARKERS_OF_SLOW_TESTS)
-        is_selected = is_slow == (tier == SLOW) and not item.get_closest_marker(_RUNS_ALONE)
-        (selected if is_selected else deselected).append(item)
+        (selected if is_slow == (tier == SLOW) else deselected).append(item)
     items[:] = selected
     config.hook.pytest_deselected(items=deselected)

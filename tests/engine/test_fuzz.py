@@ -83,7 +83,7 @@ def changed(data, changes):
 @pytest.mark.parametrize("path", FILES)
 @given(changes=changes)
 @settings(
-    max_examples=60,
+    max_examples=30,
     derandomize=True,
     database=None,
     deadline=None,

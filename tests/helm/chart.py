@@ -1,5 +1,6 @@
 """The chart and the real helm command."""
 
+import json
 import os
 import subprocess
 import tempfile
@@ -42,6 +43,7 @@ class Helm:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HELM_")}
         places = {f"HELM_{kind}_HOME": str(home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
         self._environment = kept | places | {"KUBECONFIG": str(kubeconfig or home / "none")}
+        self._rendered: dict[str, str] = {}
 
     def run(self, *arguments: str | Path, values: Values | None = None, seconds: float = SECONDS) -> str:
         """Run a helm command, and return its output.
@@ -70,9 +72,12 @@ class Helm:
     def template(
         self, values: Values, *options: str, release: str = "lodge", namespace: str = "default"
     ) -> Sequence[Manifest]:
-        """Return the objects that the chart renders."""
-        output = self.run("template", release, CHART, "--namespace", namespace, *options, values=values)
-        return [manifest for manifest in yaml.safe_load_all(output) if manifest]
+        """Return the objects that the chart renders. It renders equal values only once."""
+        arguments = ("template", release, CHART, "--namespace", namespace, *options)
+        key = json.dumps([*map(str, arguments), values])
+        if key not in self._rendered:
+            self._rendered[key] = self.run(*arguments, values=values)
+        return [manifest for manifest in yaml.load_all(self._rendered[key], yaml.CSafeLoader) if manifest]
 
 
 def with_values(*all_values: Values) -> dict[str, Any]:

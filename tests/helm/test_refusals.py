@@ -69,12 +69,30 @@ WRONG: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("path", "value"), WRONG.values(), ids=WRONG.keys())
-def test_schema_names_wrong_value(helm: Helm, path: str, value: object) -> None:
-    message = _refusal(helm, with_values(MINIMAL, _at(path, value)))
+def _separate() -> Sequence[Sequence[tuple[str, Any]]]:
+    """Return the wrong values in sets, in which no path begins another one. Helm names all wrong values of a set."""
+    sets: list[list[tuple[str, Any]]] = []
+    for path, value in WRONG.values():
+        first = next((each for each in sets if not any(_overlap(path, other) for other, _ in each)), None)
+        if first is None:
+            sets.append(first := [])
+        first.append((path, value))
+    return sets
+
+
+def _overlap(path: str, other: str) -> bool:
+    return path == other or path.startswith(f"{other}.") or other.startswith(f"{path}.")
+
+
+@pytest.mark.parametrize("wrong", _separate(), ids=lambda wrong: f"{len(wrong)} values")
+def test_schema_names_wrong_values(helm: Helm, wrong: Sequence[tuple[str, Any]]) -> None:
+    message = _refusal(helm, with_values(MINIMAL, *(_at(path, value) for path, value in wrong)))
     assert "values don't meet the specifications of the schema(s)" in message
-    parent, _, key = path.rpartition(".")
-    assert f"/{path.replace('.', '/')}" in message or (f"at '{parent and '/' + parent}'" in message and key in message)
+    lines = message.splitlines()
+    for path, _ in wrong:
+        parent, _, key = path.rpartition(".")
+        named, above = f"/{path.replace('.', '/')}", f"at '{parent and '/' + parent.replace('.', '/')}'"
+        assert f"{named}'" in message or f"{named}/" in message or any(above in each and key in each for each in lines)
 
 
 _DURATIONS = {

@@ -12,7 +12,7 @@ from tests.hostile.programme import Gateway, Plan, Result, attackers, play
 @pytest.mark.timeout(900)
 def test_hostile_clients_do_not_harm_working_ones(spark_server: str, tmp_path: Path) -> None:
     with Gateway(spark_server, tmp_path) as gateway:
-        result = play(gateway, Plan(quiet_seconds=15, hostile_seconds=40))
+        result = play(gateway, Plan(quiet_seconds=5, hostile_seconds=20))
     print(result.summary())
     assert result.harm() == []
     assert result.hostile, "no worker completed a statement"

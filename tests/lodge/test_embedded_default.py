@@ -109,26 +109,28 @@ def test_serve_leaves_nothing_behind_even_when_killed(
     eventually(lambda: not any(is_running(pid) for pid in begun), f"all of {begun} are dead")
 
 
-@pytest.mark.slow
-def test_python_processes_import_the_installed_pyspark() -> None:
-    """An import from Spark's own ``pyspark.zip`` takes half a second more."""
+def file_of_pyspark(address: str) -> str:
+    """Return the file from which Spark's Python processes import PySpark."""
 
     def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"file": [sys.modules["pyspark"].__file__]})
 
-    with embedded_spark("1g") as spark:
-        session = SparkSession.builder.remote(f"{spark.address}/").create()
-        ((file,),) = session.range(1).mapInArrow(find, "file string").collect()
-        session.stop()
-    assert file == pyspark.__file__
+    session = SparkSession.builder.remote(f"{address}/").create()
+    ((file,),) = session.range(1).mapInArrow(find, "file string").collect()
+    session.stop()
+    return str(file)
 
 
 @pytest.mark.slow
-def test_serve_stops_with_status_1_when_its_spark_dies(lodge: Any, tmp_path: Path, private: Path) -> None:
+def test_serve_uses_the_installed_pyspark_and_stops_with_status_1_when_its_spark_dies(
+    lodge: Any, tmp_path: Path, private: Path
+) -> None:
     log = tmp_path / "log"
     process = lodge.start("serve", "--listen=127.0.0.1:0", "--spark-driver-memory=1g", log=log, TMPDIR=str(private))
-    assert READY.fullmatch(process.stdout.readline()), log.read_text()
+    ready = READY.fullmatch(process.stdout.readline())
+    assert ready, log.read_text()
+    assert file_of_pyspark(ready[1]) == pyspark.__file__, "an import from Spark's pyspark.zip takes half a second more"
     pids = [pid for pid in children_of(process.pid) if b"java" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     assert len(pids) == 1
     os.kill(pids[0], signal.SIGKILL)

@@ -1,6 +1,6 @@
 """Measures how long each test file takes, and compares the run with the last recorded one.
 
-Only runs of a whole tier are recorded, see :mod:`tests.running.tiers`.
+Only runs of a whole tier are recorded, see :mod:`tests.running.tiers`: those without paths of tests.
 """
 
 import os
@@ -69,6 +69,7 @@ class Report:
 
     def __init__(self, config: pytest.Config) -> None:
         self._tier = tier_of(config) or ""
+        self._is_whole = config.args_source is not pytest.Config.ArgsSource.ARGS and not config.getoption("keyword")
         self._last = Record.read(self._tier)
         self._costs = defaultdict[str, Cost](Cost)
         self._begun = time.monotonic()
@@ -93,7 +94,7 @@ class Report:
         terminalreporter.section(f"slowest files of the {self._tier} tier")
         for line in summary(record, self._last):
             terminalreporter.write_line(line)
-        if exitstatus in _COMPLETE:
+        if exitstatus in _COMPLETE and self._is_whole:
             record.write(self._tier)
 
 

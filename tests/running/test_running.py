@@ -40,7 +40,7 @@ def run(directory: Path, *options: str, **environment: str) -> str:
     command = [sys.executable, "-m", "pytest", *(f"-ptests.running.{name}" for name in plugins)]
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LODGE_"))}
     variables |= {"PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(directory / "cache")}
-    command += ["-c", os.devnull, "--rootdir", str(directory), *options, str(directory)]
+    command += ["-c", os.devnull, "--rootdir", str(directory), *options]
     done = subprocess.run(
         command, env=variables | environment, cwd=directory, capture_output=True, text=True, check=False
     )
@@ -81,6 +81,12 @@ def test_failure_is_written_once_with_the_command_that_repeats_it(tmp_path: Path
     assert name == "FAILED test_some.py::test_that_fails"
     assert reason == "  call: AssertionError: an explanation"
     assert repeat.endswith("-m pytest test_some.py::test_that_fails")
+
+
+def test_part_of_a_tier_is_not_recorded(tmp_path: Path) -> None:
+    assert "slowest files" in run(tmp_path, "--tier=quick", "test_some.py")
+    run(tmp_path, "--tier=quick", "-k", "quick")
+    assert not (tmp_path / "cache").exists()
 
 
 def test_damaged_record_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.cluster.processes import Process, children_of
+from tests.cluster.processes import Process
 from tests.conftest import QUICK_COMPILER, SPARK_ENVIRONMENT, SparkProcess, end, start_spark_process
 
 WORKERS = 2
@@ -71,11 +71,6 @@ class Worker:
             yield
         finally:
             self._signal(signal.SIGCONT)
-
-    def kill_executors(self) -> None:
-        """Kill only the executors of the worker. The worker starts new ones."""
-        for child in children_of(self._process.pid):
-            os.kill(child, signal.SIGKILL)
 
     def executor_logs(self) -> str:
         """Return the logs of all executors that the worker has started."""

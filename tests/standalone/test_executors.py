@@ -110,15 +110,6 @@ def test_killed_worker_costs_a_retry_and_changes_no_row(scan_in_the_middle, gate
         lost.start()
 
 
-def test_killed_executor_costs_a_retry_and_changes_no_row(scan_in_the_middle, gate, cluster, alone):
-    worker = cluster.workers[0]
-    (interrupted,) = [one for one in gate.arrivals() if worker.runs(one.directory)]
-    worker.kill_executors()
-    gate.open()
-    assert in_order(scan_in_the_middle.result()) == alone
-    assert [one for one in gate.arrivals() if one.partition == interrupted.partition and one.attempt == 1]
-
-
 @pytest.fixture
 def both_executors(scan_in_the_middle, gate):
     """Wait until both workers have an executor again."""

@@ -30,13 +30,13 @@ RECORDS = st.builds(
 
 
 @given(RECORDS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_guarantee_1_decoding_reverses_encoding(record: SessionRecord) -> None:
     assert decode_record(encode_record(record)) == record
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_guarantee_2_any_invalid_content_raises_value_error(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         decode_record(content)
@@ -46,7 +46,7 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | TEXT, lambda inn
 
 
 @given(data=st.data(), value=JSON)
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_guarantee_2_changed_record_is_refused_or_has_the_right_types(data: st.DataObject, value: Any) -> None:
     document = json.loads(encode_record(a_record()))
     part = data.draw(st.sampled_from(sorted(document["record"])))

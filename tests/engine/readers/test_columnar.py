@@ -316,7 +316,7 @@ def test_orc_decimal_with_too_many_digits_does_not_crash_the_process(memory_file
 # ORC is tested in tests/engine/test_fuzz.py, which survives a crash inside Arrow (``engine.readers.columnar.orc``).
 @pytest.mark.parametrize("path", ["a.parquet", "a.feather", "a.arrow"])
 @given(changes=edits)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_corrupt_file_gives_rows_or_engine_error(memory_file, path, changes):
     file = memory_file(path, edited(written(WRITERS[path], TABLE), changes))
     try:
@@ -331,7 +331,7 @@ def test_corrupt_file_gives_rows_or_engine_error(memory_file, path, changes):
     rows=st.lists(st.fixed_dictionaries({"a": st.none() | st.integers(-9, 9), "b": st.none() | st.text(max_size=3)})),
     unit_rows=st.integers(1, 5),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_any_rows_are_read_back(memory_file, rows, unit_rows):
     table = pa.Table.from_pylist(rows, pa.schema([("a", pa.int64()), ("b", pa.string())]))
     for path in ("a.parquet", "a.feather", "a.orc"):

@@ -64,7 +64,7 @@ def test_rows_with_header_are_read_back(memory_file, table, line_end, make_reade
     text=st.text(st.sampled_from('aé,"\r\n'), max_size=60) | st.text(st.sampled_from('a",\n'), max_size=60),
     make_reader=blocks,
 )
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_any_text_is_read_as_by_python_csv(memory_file, text, make_reader):
     file = memory_file("a.csv", text, make_reader)
     try:
@@ -77,7 +77,7 @@ def test_any_text_is_read_as_by_python_csv(memory_file, text, make_reader):
 
 
 @given(text=st.text(st.sampled_from('a",\n'), max_size=60), make_reader=blocks)
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_any_text_with_header_is_read_as_by_python_csv(memory_file, text, make_reader):
     file = memory_file("a.csv", "x,y\n" + text, make_reader, header=True)
     try:

@@ -62,7 +62,7 @@ layouts = {
 
 @pytest.mark.parametrize("layout", layouts)
 @given(rows=columns_of_types("abc"), make_reader=blocks)
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_written_objects_are_read_back(memory_file, layout, rows, make_reader):
     file = memory_file("a.json", layouts[layout](rows), make_reader)
     schema = file.discover()
@@ -73,7 +73,7 @@ def test_written_objects_are_read_back(memory_file, layout, rows, make_reader):
 
 
 @given(rows=columns_of_types("ab"), target_bytes=st.integers(1, 200))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_splits_have_each_row_once(memory_file, rows, target_bytes):
     file = memory_file("a.jsonl", layouts["lines"](rows))
     provided = {field.name: field.type for field in file.discover() if field.type != pa.null()}
@@ -277,7 +277,7 @@ edits = st.lists(st.tuples(st.integers(0, 80), st.binary(max_size=3), st.integer
 
 
 @given(seed=st.sampled_from(seeds), edits=edits, make_reader=blocks)
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_corrupt_file_gives_rows_or_engine_error(memory_file, seed, edits, make_reader):
     for position, inserted, removed in edits:
         seed = seed[:position] + inserted + seed[position + removed :]
@@ -285,7 +285,7 @@ def test_corrupt_file_gives_rows_or_engine_error(memory_file, seed, edits, make_
 
 
 @given(data=st.binary(max_size=80) | st.text('{}[]":,1 \nnul', max_size=40).map(str.encode))
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_any_bytes_give_rows_or_engine_error(memory_file, data):
     expect_rows_or_engine_error(memory_file("a.json", data))
 

@@ -140,7 +140,7 @@ def stories(draw: st.DrawFn) -> Story:
 
 @pytest.mark.slow
 @given(story=stories())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_row_is_lost_doubled_or_changed(story: Story, write: Any) -> None:
     shown, wanted = [], []
     loader = ResultSetLoader(limits=story.limits)
@@ -191,7 +191,7 @@ def tables(draw: st.DrawFn) -> tuple[pa.Table, BatchLimits]:
 
 
 @given(data=tables(), cut=st.integers(1, 20))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_arrays_and_rows_give_the_same_batches(data: Any, cut: int) -> None:
     table, limits = data
     by_row = to_batches(table, limits, table.to_pylist(), lambda loader, row: loader.writer.set_row(*row.values()))

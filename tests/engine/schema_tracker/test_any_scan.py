@@ -24,7 +24,7 @@ def is_kept(before, after):
     return before == after
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(LISTS, PROVIDED, st.tuples(READERS, CHANGES))
 def test_columns_stay_and_each_change_is_a_version(read, schema, elements, provided, scan):
     readers, (is_strict, may_change) = scan

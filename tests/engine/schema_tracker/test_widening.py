@@ -150,7 +150,7 @@ def test_common_type_is_symmetric(one, other):
     assert in_any_order(common_type(one, other)) == in_any_order(common_type(other, one))
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(ALIKE, ALIKE, ALIKE)
 def test_common_type_is_associative(one, two, three):
     left = common_of(common_of(one, two), three)

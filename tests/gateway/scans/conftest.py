@@ -1,5 +1,6 @@
 """Client sessions for scans, and Python environments with Spark and without Lodge."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -12,9 +13,12 @@ import pytest
 from packaging.requirements import Requirement
 from pyspark.sql.connect.session import SparkSession
 
+from tests.cache import user_cache
 from tests.conftest import REPOSITORY
 
 ENVIRONMENTS = REPOSITORY / "build" / "environments"
+SLOW_COPY = "pyspark.zip"
+"""A second copy of PySpark, which Spark's Python processes prefer, and compile each time."""
 
 
 @pytest.fixture(scope="module")
@@ -30,27 +34,32 @@ def own_spark(connect: Callable[[], SparkSession]) -> SparkSession:
 
 @pytest.fixture(scope="session")
 def python_environment() -> Callable[..., Path]:
-    """Create Python environments with the given packages, which stay in the build directory.
+    """Create Python environments with the given packages.
 
     The function takes requirements, and returns the Python of the environment. Packages without a version are those of
-    the environment of the tests, as hard links. Otherwise pip installs all packages.
+    the environment of the tests, as hard links in the build directory. Otherwise pip installs all packages in the
+    user's cache directory, where they survive the checkout.
     """
 
     def create(requirements: Sequence[str]) -> Path:
-        directory = ENVIRONMENTS / "-".join(sorted(requirements)).replace("==", "-")
+        are_here = not any("==" in one for one in requirements)
+        place = ENVIRONMENTS if are_here else user_cache() / "environments" / sys.implementation.cache_tag
+        directory = place / "-".join(sorted(requirements)).replace("==", "-")
         installed = directory / "bin" / "python"
-        if not (directory / ".installed").exists():
-            shutil.rmtree(directory, ignore_errors=True)
-            are_here = not any("==" in one for one in requirements)
-            without_pip = ["--without-pip"] if are_here else []
-            subprocess.run([sys.executable, "-m", "venv", *without_pip, directory], check=True)
-            if are_here:
-                (site,) = directory.glob("lib/python*/site-packages")
-                link_packages(requirements, site)
-            else:
-                pip = [installed, "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
-                subprocess.run([*pip, *requirements], check=True)
-            (directory / ".installed").touch()
+        place.mkdir(parents=True, exist_ok=True)
+        with (place / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (directory / ".installed").exists():
+                shutil.rmtree(directory, ignore_errors=True)
+                without_pip = ["--without-pip"] if are_here else []
+                subprocess.run([sys.executable, "-m", "venv", *without_pip, directory], check=True)
+                if are_here:
+                    (site,) = directory.glob("lib/python*/site-packages")
+                    link_packages(requirements, site)
+                else:
+                    pip = [installed, "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
+                    subprocess.run([*pip, *requirements], check=True)
+                (directory / ".installed").touch()
         return installed
 
     return create
@@ -67,7 +76,7 @@ def link_packages(names: Sequence[str], site: Path) -> None:
         needed = [Requirement(text) for text in package.requires or ()]
         waiting += [one.name for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
         for file in package.files or ():
-            if ".." not in file.parts:  # not the scripts
+            if ".." not in file.parts and file.name != SLOW_COPY:  # the former are scripts
                 target = site / file
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.link(Path(str(package.locate_file(file))), target)

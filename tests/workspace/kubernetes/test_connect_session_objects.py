@@ -93,14 +93,14 @@ def as_stored(record: SessionRecord) -> dict[str, Any]:
 
 @pytest.mark.slow
 @given(RECORDS)
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_guarantee_1_record_survives_conversion_to_an_object(record: SessionRecord) -> None:
     assert stored_record(as_stored(record), "lodge").record == record
 
 
 @pytest.mark.slow
 @given(RECORDS)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_guarantee_1_api_server_stores_the_same_record(records: SessionRecords, record: SessionRecord) -> None:
     stored = records.create(record)
     try:
@@ -139,7 +139,7 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | TEXT, lambda inn
 
 
 @given(data=st.data(), value=JSON)
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_guarantee_3_changed_object_is_refused_or_has_the_right_types(data: st.DataObject, value: Any) -> None:
     found = as_stored(a_record())
     part = data.draw(st.sampled_from(sorted(found["spec"])))

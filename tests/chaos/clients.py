@@ -36,7 +36,6 @@ _UNCERTAIN = ("LODGE_STATEMENT_UNFINISHED", "LODGE_STORAGE_UNAVAILABLE")
 """Errors after which neither client nor gateway knows the outcome."""
 
 _PAUSE_SECONDS = 0.2
-_LONGEST_THINK_SECONDS = 1.0
 _CALM_SECONDS = REATTACH_SECONDS + 30.0
 """How long a statement may run. A gateway tries to reattach to a statement while its backend is absent."""
 
@@ -127,6 +126,7 @@ class Client:
         name: The user's name.
         gateways: The gateways to connect to, in order of preference.
         random: Chooses the statements.
+        think_seconds: How long it pauses at most between two statements.
 
     Attributes:
         tally: The outcomes of the statements since the client started to work.
@@ -134,13 +134,14 @@ class Client:
         storage_fails: Whether the storage may fail, so that jobs of Spark may fail.
     """
 
-    def __init__(self, name: str, gateways: Sequence[Replica], random: Random) -> None:
+    def __init__(self, name: str, gateways: Sequence[Replica], random: Random, think_seconds: float = 0.0) -> None:
         self.name = name
         self.tally = Tally()
         self.problem: Exception | None = None
         self.storage_fails = False
         self._gateways = gateways
         self._random = random
+        self._think_seconds = think_seconds
         self._next_id = 1000
         self._stop = threading.Event()
         self._working: threading.Thread | None = None
@@ -325,8 +326,9 @@ class Client:
 
     def _step(self, statement: Statement) -> None:
         try:
-            self._execute(statement)
-            self._stop.wait(self._random.uniform(_PAUSE_SECONDS, _LONGEST_THINK_SECONDS))
+            if self._execute(statement) is not Outcome.DONE:
+                self._stop.wait(_PAUSE_SECONDS)
+            self._stop.wait(self._random.uniform(0, self._think_seconds))
         except SessionLostError as error:
             self._replace_session(error)
 

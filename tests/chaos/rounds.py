@@ -82,10 +82,12 @@ class Rounds:
 
     Args:
         site: The site.
+        think_seconds: How long a client pauses at most between two statements.
     """
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, think_seconds: float = 0.0) -> None:
         self._site = site
+        self._think_seconds = think_seconds
         self._clients: list[Client] = []
         self._created_clients = 0
         self._vanished: dict[str, float] = {}
@@ -142,7 +144,8 @@ class Rounds:
         while len(self._clients) < CLIENTS:
             self._created_clients += 1
             gateways = random.sample(self._site.gateways, len(self._site.gateways))
-            self._clients.append(Client(f"client-{self._created_clients}", gateways, Random(random.random())))  # noqa: S311
+            own = Random(random.random())  # noqa: S311 - must be repeatable, not secret
+            self._clients.append(Client(f"client-{self._created_clients}", gateways, own, self._think_seconds))
         _raise(run_for_all(self._clients, Client.ensure_session))
         return InitialState({client: client.session_id for client in self._clients}, self._site.holders())
 

@@ -109,6 +109,7 @@ def test_statement_survives_a_killed_executor(installation: Installation, client
 def test_client_of_a_deleted_server_gets_an_error_of_spark_and_starts_again(
     installation: Installation, client: SparkSession
 ) -> None:
+    assert client.sql("select 1").collect() == [(1,)]  # a client without an answer knows no session that it could lose
     with ThreadPoolExecutor(1) as thread:
         running: Future[None] = thread.submit(create_slowly, client, "slow", 60)
         wait_until(lambda: is_writing(installation), "executors write", SECONDS)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,15 +65,24 @@ def no_settings_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
 @pytest.fixture
 def lodge(tmp_path: Path) -> Iterator[Lodge]:
-    found = Lodge(tmp_path / "here", tmp_path / "state")
-    found.directory.mkdir()
-    yield found
-    for process in found.started:
-        process.kill()
-        process.communicate()
+    with lodge_in(tmp_path) as lodge:
+        yield lodge
 
 
-@pytest.fixture
+@contextmanager
+def lodge_in(directory: Path) -> Iterator[Lodge]:
+    """Yield a `Lodge` with its directories in this one, and end its processes."""
+    lodge = Lodge(directory / "here", directory / "state")
+    lodge.directory.mkdir()
+    try:
+        yield lodge
+    finally:
+        for process in lodge.started:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture(scope="session")
 def eventually() -> Callable[[Callable[[], object], str], None]:
     """Wait until a condition is true, and fail with the description if that takes too long."""
 

@@ -5,6 +5,7 @@ import re
 import signal
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from lodge.settings import ServeSettings
 from lodge.workspace_settings import workspaces_from
 from tests.cluster.processes import children_of
 from tests.fixture_types import Eventually
+from tests.lodge.conftest import lodge_in
 from tests.lodge.test_embedded_default import is_running
 from tests.records import a_record
 from workspace.files.roots import home_of
@@ -73,6 +75,17 @@ def lines_of(log: Path, event: str) -> list[dict[str, Any]]:
 @pytest.fixture
 def serving(lodge: Any, tmp_path: Path, eventually: Eventually) -> Serving:
     return Serving(lodge, tmp_path, eventually)
+
+
+@pytest.fixture(scope="module")
+def shared_serving(tmp_path_factory: pytest.TempPathFactory, eventually: Eventually) -> Iterator[Serving]:
+    """A running gateway, for tests that restore its settings."""
+    directory = tmp_path_factory.mktemp("serving")
+    with lodge_in(directory) as lodge:
+        serving = Serving(lodge, directory, eventually)
+        serving.write(serving.first)
+        serving.start("--no-reaper")
+        yield serving
 
 
 @pytest.mark.slow
@@ -138,9 +151,9 @@ def test_reload_is_recorded_in_a_rotated_audit_log(serving: Serving, eventually:
         ("unknown: 1", "[unknown]"),
     ],
 )
-def test_unusable_settings_are_rejected_as_a_whole(serving: Serving, content: str, named: str) -> None:
+def test_unusable_settings_are_rejected_as_a_whole(shared_serving: Serving, content: str, named: str) -> None:
+    serving = shared_serving
     serving.write(serving.first)
-    serving.start("--no-reaper")
     good = serving.config.read_text()
     serving.config.write_text(content if content.startswith("workspace") else f"{good}\n{content}\n")
     line = serving.reload("configuration_rejected")

@@ -18,12 +18,8 @@ SOON_SECONDS = 60.0
 CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 
 
-def wait_until_ended(site, session):
-    """Delete a session and wait until it has ended.
-
-    Returns:
-        Whether the object outlived the location at every check.
-    """
+def require_end(site, session, *, by):
+    """Delete a session, and check that a replica deletes its location, and then its object."""
     uuid = site.record_of(session.session_id).record.session_uuid
     was_last = []
     site.delete_object(session.session_id)
@@ -36,16 +32,19 @@ def wait_until_ended(site, session):
 
     wait_until(is_ended, "location and object are gone", SOON_SECONDS)
     wait_until(lambda: not site.trash(), "the trash is empty", SOON_SECONDS)
-    return all(was_last)
+    assert all(was_last)
+    deletion = f"Deleted session temporary location [{site.path / uuid}]"
+    wait_until(lambda: deletion in by.log(), f"{by.name} logs the deletion", SOON_SECONDS)
 
 
-def test_serving_gateway_ends_idle_and_busy_sessions(start_site, open_session):
+def test_gateway_ends_its_sessions_and_a_reaper_those_of_a_lost_gateway(start_site, open_session):
+    """A requested end does not wait for the grace period after the lease of a lost gateway."""
     site = start_site(TIMES, gateways=1, reapers=1)
-    idle, busy = (open_session(*site.gateways, user=user) for user in ("ada", "bob"))
+    (gateway,), (reaper,) = site.gateways, site.reapers
+    idle, busy, lost = (open_session(gateway, user=user) for user in ("ada", "bob", "eve"))
     idle.sql(f"create temporary table t as {rows(range(5))}")
-    assert wait_until_ended(site, idle)
+    require_end(site, idle, by=gateway)
     assert condition_of(idle, "select 1") == CLOSED
-    assert "Deleted session temporary location" in site.gateways[0].log()
 
     query = rows(range(STATEMENT_SECONDS), milliseconds=1000)
     writing = RunningStatement(busy, f"create temporary table t as {query}")
@@ -54,18 +53,10 @@ def test_serving_gateway_ends_idle_and_busy_sessions(start_site, open_session):
     wait_until(lambda: site.record_of(busy.session_id) is None, "the object is gone", SOON_SECONDS)
     assert isinstance(writing.outcome(), Exception), "the statement ends with its session"
     assert condition_of(busy, "select 1") == CLOSED
-    assert all("Traceback" not in log for log in site.logs().values())
 
-
-def test_reaper_ends_session_of_lost_gateway_within_the_lease(start_site, open_session):
-    """A requested end does not wait for the grace period."""
-    site = start_site(TIMES, gateways=1, reapers=1)
-    (gateway,) = site.gateways
-    session = open_session(gateway)
-    session.sql(f"create temporary table t as {rows(range(5))}")
+    lost.sql(f"create temporary table t as {rows(range(5))}")
     gateway.process.kill()
-    assert wait_until_ended(site, session)
-    assert "Deleted session temporary location" in site.reapers[0].log()
+    require_end(site, lost, by=reaper)
     gateway.start()
-    assert condition_of(session, "select 1") == CLOSED
+    assert condition_of(lost, "select 1") == CLOSED
     assert all("Traceback" not in log for log in site.logs().values())

@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("hdfs_client")]
 
 REPOSITORY = Path(__file__).parents[2]
 LARGE = b'{"a": 1}\n' * 1_000_000
+FILES = sorted(["d/a.json", *(f"d/{number}/a.json" for number in range(80))])
 HANG_SECONDS = 120
 DENIED = "the user of the process may not read it"
 DOWN = "HDFS does not answer"
@@ -54,13 +55,6 @@ class Lake:
 def lake(hdfs_server):
     with hdfs_server.directory() as directory:
         yield Lake(hdfs_server, directory)
-
-
-@pytest.fixture
-def failing_server(hdfs_client):
-    """A server that the test stops."""
-    with HdfsServer() as server:
-        yield server
 
 
 def read(source):
@@ -153,37 +147,27 @@ def test_file_that_is_replaced_while_it_is_read_is_an_error(lake):  # 3
         file.close()
 
 
-def test_server_that_is_down_is_a_clear_error(failing_server):  # 4
-    lake = Lake(failing_server, "/data")
-    lake.put("d/a.json")
-    (listed,) = list_files(lake.source("d"))
-    failing_server.process.kill()
-    begin = time.monotonic()
-    require_clear_errors(lake, listed, DOWN)
-    assert time.monotonic() - begin < HANG_SECONDS
+def test_server_that_fails_is_a_clear_error_and_no_hang(monkeypatch, wait_until):  # 2, 4
+    """One server does not answer, then dies during a listing, and then is down."""
+    with HdfsServer() as server:
+        lake = Lake(server, "/data")
+        for path in FILES:
+            lake.put(path)
+        (listed,) = list_files(lake.source("d/a.json"))
+        with monkeypatch.context() as patch:
+            patch.setattr("engine.storage.remote._HDFS_REQUEST_SECONDS", 1.0)
+            _connect.cache_clear()
+            require_no_hang_during_a_pause(lake, listed, wait_until)
+        _connect.cache_clear()
+        kill_during_a_listing(lake)
+        begin = time.monotonic()
+        require_clear_errors(lake, listed, DOWN)
+        assert time.monotonic() - begin < HANG_SECONDS
 
 
-def test_server_that_dies_during_a_listing_never_leaves_out_files(failing_server):  # 2
-    lake = Lake(failing_server, "/data")
-    for number in range(80):
-        lake.put(f"d/{number}/a.json")
-    begin = time.monotonic()
-    assert len(list_files(lake.source("d"))) == 80
-    killing = Timer((time.monotonic() - begin) / 2, failing_server.process.kill)
-    killing.start()
-    with pytest.raises(UnreadableFileError, match=DOWN):
-        while True:
-            assert len(list_files(lake.source("d"))) == 80
-    killing.join()
-
-
-def test_server_that_does_not_answer_is_a_clear_error_and_no_hang(failing_server, monkeypatch, wait_until):  # 4
-    lake = Lake(failing_server, "/data")
-    lake.put("d/a.json")
-    (listed,) = list_files(lake.source("d"))
-    monkeypatch.setattr("engine.storage.remote._HDFS_REQUEST_SECONDS", 1.0)
-    _connect.cache_clear()
-    with failing_server.process.paused():
+def require_no_hang_during_a_pause(lake, listed, wait_until):
+    """Check that a server that does not answer is a clear error, and that the lake can be listed after the pause."""
+    with lake.server.process.paused():
         begin = time.monotonic()
         require_clear_errors(lake, listed, DOWN)
         assert time.monotonic() - begin < HANG_SECONDS
@@ -195,7 +179,19 @@ def test_server_that_does_not_answer_is_a_clear_error_and_no_hang(failing_server
         return found
 
     wait_until(is_listed, "the server answers")
-    assert found == [["d/a.json"]]
+    assert found == [FILES]
+
+
+def kill_during_a_listing(lake):
+    """Kill the server, and check that no listing leaves out files."""
+    begin = time.monotonic()
+    assert paths(lake.source("d")) == FILES
+    killing = Timer((time.monotonic() - begin) / 2, lake.server.process.kill)
+    killing.start()
+    with pytest.raises(UnreadableFileError, match=DOWN):
+        while True:
+            assert paths(lake.source("d")) == FILES
+    killing.join()
 
 
 def test_unknown_host_is_a_clear_error():  # 4

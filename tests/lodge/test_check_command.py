@@ -25,19 +25,7 @@ def check(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
 
 
-def test_check_uses_a_table_and_leaves_nothing(start_lodge: Callable[..., LodgeProcess], spark_server: str) -> None:
-    gateway = start_lodge(backend=spark_server)
-    result = check(gateway.address)
-    assert (result.returncode, result.stderr) == (0, "")
-    first, second, *others = result.stdout.splitlines()
-    assert first == f"Connecting to {gateway.address} ..."
-    assert second.startswith("Connected to Spark ")
-    assert others == STEPS
-    assert gateway.locations() == []
-    assert gateway.records() == []
-
-
-def test_check_sends_the_token_of_a_file(
+def test_check_sends_a_token_uses_a_table_and_leaves_nothing(
     start_lodge: Callable[..., LodgeProcess], spark_server: str, tmp_path: Path
 ) -> None:
     tokens, token, wrong = tmp_path / "tokens.yaml", tmp_path / "token", tmp_path / "wrong"
@@ -48,7 +36,14 @@ def test_check_sends_the_token_of_a_file(
     settings.write_text(f"authentication: [{{kind: tokens, file: {tokens}}}]")
     gateway = start_lodge("--config", str(settings), backend=spark_server)
     address = gateway.address.replace("127.0.0.1", "localhost")
-    assert check(address, "--token-file", str(token)).returncode == 0
+    result = check(address, "--token-file", str(token))
+    assert (result.returncode, result.stderr) == (0, "")
+    first, second, *others = result.stdout.splitlines()
+    assert first == f"Connecting to {address} ..."
+    assert second.startswith("Connected to Spark ")
+    assert others == STEPS
+    assert gateway.locations() == []
+    assert gateway.records() == []
     refused = check(address, "--token-file", str(wrong))
     assert refused.returncode == 1
     assert f"lodge: The check of [{address}] failed: " in refused.stderr
@@ -58,9 +53,11 @@ def test_check_sends_the_token_of_a_file(
 def test_check_of_a_failing_statement_releases_the_session(
     start_lodge: Callable[..., LodgeProcess], spark_server: str
 ) -> None:
+    """The check has no token, because the gateway needs none."""
     gateway = start_lodge("--max-session-bytes", "1", backend=spark_server)
     result = check(gateway.address)
     assert result.returncode == 1
+    assert "Connected to Spark " in result.stdout
     assert "failed: " in result.stderr
     assert gateway.records() == []
 

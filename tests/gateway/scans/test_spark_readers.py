@@ -116,16 +116,32 @@ def assert_same(spark, folder, columns="*", where=""):
     return assert_all_same(spark, folder, [f"select {columns} from {{}} {where}"])
 
 
-def assert_all_same(spark, folder, queries):
-    """Do the same for several queries with equal schemas, in one statement. They name the files ``{}``."""
+def assert_all_same(spark, folder, queries, paths=("",)):
+    """Do the same for several queries with equal schemas, in one statement.
+
+    The queries name the files ``{}``. Each query runs at each path, which begins at the folder.
+    """
     mine, engine = (
-        spark.sql(" union all ".join(query.format(f"dfs.`{folder.name}` {options}") for query in queries))
+        spark.sql(
+            " union all ".join(
+                query.format(f"dfs.`{folder.name}{path}` {options}") for path in paths for query in queries
+            )
+        )
         for options in ("", OFF)
     )
     assert sorted(map(repr, mine.collect())) == sorted(map(repr, engine.collect()))
     assert mine.schema == engine.schema
     assert readers_of(engine) == {"engine"}
     return readers_of(mine)
+
+
+def query_of(columns, where=""):
+    """Return a query whose schema does not depend on its columns. It returns their values and types as texts.
+
+    The values have no member for a null, but the types have. All queries of a statement read the columns that one of
+    them names.
+    """
+    return f"select to_json(struct({columns})), typeof(struct({columns})) from {{}} {where}"
 
 
 def test_spark_reads_most_types(spark, folder):
@@ -251,10 +267,13 @@ def test_instants_in_milliseconds_are_read_by_engine(spark, folder):
     assert len(rows(spark, f"select * from dfs.`{folder.name}` {where}")) == 1
 
 
-@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
-def test_codecs_of_parquet(spark, folder, codec):
-    write(folder / "a.parquet", {"n": COLUMNS["number"], "s": COLUMNS["text"]}, compression=codec)
-    assert assert_same(spark, folder) == {"engine" if codec == "brotli" else "spark"}
+def test_codecs_of_parquet(spark, folder):
+    for reader, codecs in {"spark": ("none", "snappy", "gzip", "zstd", "lz4"), "engine": ("brotli",)}.items():
+        (folder / reader).mkdir(mode=0o755)
+        for codec in codecs:
+            table = {"n": COLUMNS["number"], "s": COLUMNS["text"], "codec": pa.array([codec] * ROWS)}
+            write(folder / reader / f"{codec}.parquet", table, compression=codec)
+        assert assert_all_same(spark, folder, ["select * from {}"], [f"/{reader}"]) == {reader}
 
 
 @pytest.mark.parametrize("kind", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
@@ -330,62 +349,60 @@ def deep_folder(folder):
     return folder
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
-        "*",
+def test_columns_of_the_path(spark, deep_folder):
+    assert assert_same(spark, deep_folder) == {"spark"}
+    assert assert_same(spark, deep_folder, "DIR0, FileName") == {"spark"}  # and no column of the files
+    every = "a, fqn, filepath, filename, suffix, dir0, dir1, dir2, dir9, dir99999999999"
+    assert assert_same(spark, deep_folder, every) == {"spark"}
+    assert assert_all_same(spark, deep_folder, ["select * from {}"], ["/2026"]) == {"spark"}
+    some = (
         "a, filename, suffix",
         "a, fqn, filepath",
         "a, dir0, dir1, dir2, dir9",
         "DIR0, FileName",
         "dir1, dir99999999999",
-    ],
-)
-def test_columns_of_the_path(spark, deep_folder, columns):
-    assert assert_same(spark, deep_folder, columns) == {"spark"}
-    below = deep_folder / "2026"
-    name = f"dfs.`{deep_folder.name}/{below.name}`"
-    assert rows(spark, f"select {columns} from {name}") == rows(spark, f"select {columns} from {name} {OFF}")
+    )
+    assert assert_all_same(spark, deep_folder, [query_of(columns) for columns in some], ["", "/2026"]) == {"spark"}
 
 
-@pytest.mark.parametrize("path", ["2026", "20*", "*/x", "2025/b.parquet", "d.parquet"])
-def test_columns_of_the_path_below_the_selected_directory(spark, deep_folder, path):
-    texts = [
-        f"select a, fqn, filepath, filename, suffix, dir0, dir1 from dfs.`{deep_folder.name}/{path}` {options}"
-        for options in ("", OFF)
-    ]
-    assert [readers(spark, text) for text in texts] == [{"spark"}, {"engine"}]
-    assert rows(spark, texts[0]) == rows(spark, texts[1])
+def test_columns_of_the_path_below_the_selected_directory(spark, deep_folder):
+    query = "select a, fqn, filepath, filename, suffix, dir0, dir1 from {}"
+    paths = ["/2026", "/20*", "/*/x", "/2025/b.parquet", "/d.parquet"]
+    assert assert_all_same(spark, deep_folder, [query], paths) == {"spark"}
 
 
-def files_read(spark, text):
-    """Return how many files Spark's own reader has read."""
-    frame = spark.sql(text)
+def files_read(frame):
+    """Return how many files Spark's own reader reads."""
     frame.collect()
     _, nodes = frame.executionInfo.metrics.extract_graph()
     return sum(one.value for node in nodes.values() for one in node.metrics if one.name == "numFiles")
 
 
-@pytest.mark.parametrize(
-    ("condition", "expected"),
-    [
-        ("true", 4),
-        ("dir0 = '2025'", 2),
-        ("dir0 in ('2026', '2027')", 1),
-        ("dir0 > '2025'", 1),
-        ("dir1 like 'x%' and a < 100", 2),
-        ("dir0 is null", 1),
-        ("filename between 'b' and 'd'", 2),
-        ("filepath like '%/x'", 1),
-        ("dir0 = 'none'", 0),
-    ],
-)
-def test_conditions_on_columns_of_the_path_exclude_files_of_spark(spark, deep_folder, condition, expected):
-    assert assert_same(spark, deep_folder, "a", f"where {condition}") == {"spark"}
-    text = f"select a from dfs.`{deep_folder.name}` where {condition}"
-    assert files_read(spark, text) == expected
-    pruned = f"  Pruned: at least {len(PATHS) - expected} file"
-    assert (pruned if expected < len(PATHS) else "  Files: 4 files") in plan_of(spark, text)
+FILES_BY_CONDITION = {
+    "true": 4,
+    "dir0 = '2025'": 2,
+    "dir0 in ('2026', '2027')": 1,
+    "dir0 > '2025'": 1,
+    "dir1 like 'x%' and a < 100": 2,
+    "dir0 is null": 1,
+    "filename between 'b' and 'd'": 2,
+    "filepath like '%/x'": 1,
+    "dir0 = 'none'": 0,
+}
+"""How many files Spark reads, by condition."""
+
+
+def test_conditions_on_columns_of_the_path_exclude_files_of_spark(spark, deep_folder):
+    queries = [
+        f"select {number} number, a from {{}} where {condition}" for number, condition in enumerate(FILES_BY_CONDITION)
+    ]
+    assert assert_all_same(spark, deep_folder, queries) == {"spark"}
+    for condition, expected in FILES_BY_CONDITION.items():
+        frame = spark.sql(f"select a from dfs.`{deep_folder.name}` where {condition}")
+        assert files_read(frame) == expected, condition
+        assert readers_of(frame) == {"spark"}, condition
+        pruned = f"  Pruned: at least {len(PATHS) - expected} file"
+        assert (pruned if expected < len(PATHS) else "  Files: 4 files") in frame._explain_string(), condition
 
 
 def test_columns_of_the_path_of_both_readers(spark, deep_folder):
@@ -548,7 +565,7 @@ def test_columns_of_partitions(spark, folder, directories):
         assert assert_same(spark, folder, columns) == {"spark"}
     assert assert_same(spark, folder, "key, count(*), max(n)", "group by key") == {"spark"}
     assert assert_same(spark, folder, where="where key is null") == {"spark"}
-    assert files_read(spark, f"select n from dfs.`{folder.name}` where key is null") == sum(
+    assert files_read(spark.sql(f"select n from dfs.`{folder.name}` where key is null")) == sum(
         "__HIVE" in each for each in directories
     )
 
@@ -564,7 +581,7 @@ def test_settings_do_not_change_columns_of_partitions(restored_spark, folder, va
     restored_spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     assert assert_same(restored_spark, folder) == {"spark"}
     assert assert_same(restored_spark, folder, "n", "where Key = 2") == {"spark"}
-    assert files_read(restored_spark, f"select n from dfs.`{folder.name}` where Key = 2") == 1
+    assert files_read(restored_spark.sql(f"select n from dfs.`{folder.name}` where Key = 2")) == 1
 
 
 def test_files_that_others_can_replace_are_read_by_engine(spark, folder):

@@ -31,7 +31,7 @@ pytest_plugins = [
     "tests.running.failures",
 ]
 
-settings.register_profile("lodge", deadline=None, max_examples=50)  # durations depend on the load of the machine
+settings.register_profile("lodge", deadline=None, max_examples=50)  # a deadline would depend on the machine's load
 settings.load_profile("lodge")
 
 REPOSITORY = Path(__file__).parents[1]

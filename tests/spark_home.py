@@ -5,7 +5,6 @@ archive is valid only for jars with the same paths and times. The copy therefore
 survives the virtual environment. The first run creates both, which takes half a minute.
 """
 
-import fcntl
 import hashlib
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ from pathlib import Path
 import pyspark
 
 from lodge.java import require_java
-from tests.cache import user_cache
+from tests.cache import hold_lock, user_cache
 
 _PACKAGE = Path(pyspark.__file__).parent
 _COPIED = ("bin", "jars")
@@ -27,8 +26,7 @@ _COPIED = ("bin", "jars")
 def shared_home() -> Path:
     """Return the directory of the copy, which is created if it does not exist."""
     home = _directory() / "home"
-    with (_directory() / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with hold_lock(_directory() / ".lock"):
         if not home.exists():
             copying = home.with_name("copying")
             shutil.rmtree(copying, ignore_errors=True)
@@ -45,8 +43,7 @@ def class_archive(create: Callable[[str], None]) -> str:
         create: Starts a server with an option of Java, uses it and stops it in order.
     """
     path = _directory() / "classes.jsa"
-    with (_directory() / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with hold_lock(_directory() / ".lock"):
         if not path.exists():
             new = path.with_suffix(".new")
             new.unlink(missing_ok=True)

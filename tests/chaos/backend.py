@@ -4,17 +4,15 @@ It uses the storage of these tests.
 """
 
 import socket
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from tests.chaos.programs import Program
 from tests.cluster.ports import free_port
-from tests.conftest import QUICK_COMPILER, create_archive
+from tests.conftest import QUICK_COMPILER, SPARK_ENVIRONMENT, create_archive
 from tests.spark_home import class_archive, shared_home
 
-REPOSITORY = Path(__file__).parents[2]
 _DETACHED_SECONDS = 15
 _STREAM_SECONDS = 10  # a blocked sender notices a lost client only at the end of its stream
 ABANDONED_SECONDS = _STREAM_SECONDS + _DETACHED_SECONDS
@@ -54,12 +52,7 @@ class Backend:
         command = [*prefix, str(home / "bin" / "spark-submit"), "--master", f"local[{_TASKS}]"]
         command += [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
         command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
-        environment = {
-            "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": str(REPOSITORY),
-            "SPARK_HOME": str(home),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        }
+        environment = SPARK_ENVIRONMENT | {"SPARK_HOME": str(home)}
         log = directory / "backend.log"
         self.process = Program(command, log, is_ready=self._answers, environment=environment)
 

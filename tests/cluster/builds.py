@@ -12,7 +12,6 @@ Guarantees:
 3. Concurrent runs build a program once.
 """
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -22,12 +21,11 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.cache import user_cache
+from tests.cache import hold_lock, user_cache
 from tests.cluster.processes import DIES_WITH_PARENT
 
 MODULES = Path(__file__).with_name("programs")
@@ -184,7 +182,7 @@ def _build_module(names: Sequence[str], announce: Callable[[str], object]) -> No
     source = _SOURCES[names[0]]
     directory = _cached_path(names[0]).parent
     directory.mkdir(parents=True, exist_ok=True)
-    with _lock(directory / ".lock"):
+    with hold_lock(directory / ".lock"):
         absent = find_missing(names)
         if not absent:
             return
@@ -299,11 +297,3 @@ def _flags(source: _Source) -> Sequence[str]:
         "-gcflags=all=-dwarf=false",
         f"-ldflags=-s -w{variables}",
     ]
-
-
-@contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """Hold a lock that ends with this process."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -1,8 +1,8 @@
 """Every error of the reference, as the Python, Scala and Go clients show it.
 
 A server that answers with the product's own statuses shows every error to every client. Besides, PySpark provokes as
-many as possible with SQL at a real gateway and a real Spark, and the other clients provoke a few of each kind. The rest
-need a fault or another API.
+many as possible with SQL at a real gateway and a real Spark, and the other clients provoke a few of each kind. The
+errors without SQL need a fault or another API.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Measures how long each test file takes, and compares the run with the last recorded one.
 
-Only runs of a whole tier are recorded, see :mod:`tests.running.tiers`: those without paths of tests.
+Only runs of a whole tier are recorded, see :mod:`tests.running.tiers`: those that name no tests, keywords or markers.
 """
 
 import os
@@ -69,7 +69,11 @@ class Report:
 
     def __init__(self, config: pytest.Config) -> None:
         self._tier = tier_of(config) or ""
-        self._is_whole = config.args_source is not pytest.Config.ArgsSource.ARGS and not config.getoption("keyword")
+        self._is_whole = not (
+            config.args_source is pytest.Config.ArgsSource.ARGS
+            or config.getoption("keyword")
+            or config.getoption("markexpr")
+        )
         self._last = Record.read(self._tier)
         self._costs = defaultdict[str, Cost](Cost)
         self._begun = time.monotonic()

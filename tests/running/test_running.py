@@ -86,6 +86,7 @@ def test_failure_is_written_once_with_the_command_that_repeats_it(tmp_path: Path
 def test_part_of_a_tier_is_not_recorded(tmp_path: Path) -> None:
     assert "slowest files" in run(tmp_path, "--tier=quick", "test_some.py")
     run(tmp_path, "--tier=quick", "-k", "quick")
+    run(tmp_path, "--tier=quick", "-m", "not slow")
     assert not (tmp_path / "cache").exists()
 
 

@@ -30,13 +30,11 @@ RECORDS = st.builds(
 
 
 @given(RECORDS)
-@settings(max_examples=50, deadline=None)
 def test_guarantee_1_decoding_reverses_encoding(record: SessionRecord) -> None:
     assert decode_record(encode_record(record)) == record
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=50, deadline=None)
 def test_guarantee_2_any_invalid_content_raises_value_error(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         decode_record(content)

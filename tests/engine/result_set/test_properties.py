@@ -191,7 +191,6 @@ def tables(draw: st.DrawFn) -> tuple[pa.Table, BatchLimits]:
 
 
 @given(data=tables(), cut=st.integers(1, 20))
-@settings(max_examples=50, deadline=None)
 def test_arrays_and_rows_give_the_same_batches(data: Any, cut: int) -> None:
     table, limits = data
     by_row = to_batches(table, limits, table.to_pylist(), lambda loader, row: loader.writer.set_row(*row.values()))

@@ -3,7 +3,6 @@
 Maven fetches the jars in the versions of ``pom.xml`` into the user's cache.
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -11,7 +10,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.cache import user_cache
+from tests.cache import hold_lock, user_cache
 
 _POM = Path(__file__).with_name("pom.xml")
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
@@ -32,8 +31,7 @@ def jars() -> Path:
     key = hashlib.sha256(_POM.read_bytes() + _SPARK_HAS_THESE.encode()).hexdigest()[:12]
     target = user_cache() / "s3a" / key
     target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with hold_lock(target.parent / ".lock"):
         if not target.exists():
             _fetch(target)
     return target

@@ -1,6 +1,5 @@
 """Client sessions for scans, and Python environments with Spark and without Lodge."""
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -13,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from pyspark.sql.connect.session import SparkSession
 
-from tests.cache import user_cache
+from tests.cache import hold_lock, user_cache
 from tests.conftest import REPOSITORY
 
 ENVIRONMENTS = REPOSITORY / "build" / "environments"
@@ -47,8 +46,7 @@ def python_environment() -> Callable[..., Path]:
         directory = place / "-".join(sorted(requirements)).replace("==", "-")
         installed = directory / "bin" / "python"
         place.mkdir(parents=True, exist_ok=True)
-        with (place / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with hold_lock(place / ".lock"):
             if not (directory / ".installed").exists():
                 shutil.rmtree(directory, ignore_errors=True)
                 without_pip = ["--without-pip"] if are_here else []
@@ -76,7 +74,8 @@ def link_packages(names: Sequence[str], site: Path) -> None:
         needed = [Requirement(text) for text in package.requires or ()]
         waiting += [one.name for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
         for file in package.files or ():
-            if ".." not in file.parts and file.name != SLOW_COPY:  # the former are scripts
+            is_script = ".." in file.parts
+            if not is_script and file.name != SLOW_COPY:
                 target = site / file
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.link(Path(str(package.locate_file(file))), target)

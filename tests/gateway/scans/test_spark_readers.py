@@ -135,13 +135,13 @@ def assert_all_same(spark, folder, queries, paths=("",)):
     return readers_of(mine)
 
 
-def query_of(columns, where=""):
+def query_of(columns):
     """Return a query whose schema does not depend on its columns. It returns their values and types as texts.
 
     The values have no member for a null, but the types have. All queries of a statement read the columns that one of
     them names.
     """
-    return f"select to_json(struct({columns})), typeof(struct({columns})) from {{}} {where}"
+    return f"select to_json(struct({columns})), typeof(struct({columns})) from {{}}"
 
 
 def test_spark_reads_most_types(spark, folder):

@@ -1,4 +1,4 @@
-"""The directory in which tests keep what is expensive to create, such as programs and copies of Spark, and its locks."""
+"""The directory in which tests keep what is expensive to create, such as programs or copies of Spark, and locks."""
 
 import fcntl
 import os

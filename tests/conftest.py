@@ -19,6 +19,7 @@ from pyspark.sql.connect.session import SparkSession
 
 from lodge.embedded_spark import link_spark
 from tests.cluster.processes import DIES_WITH_PARENT, children_of
+from tests.gateway_forks import ForkedGateway
 from tests.spark_home import class_archive, shared_home
 
 pytest_plugins = [
@@ -46,7 +47,7 @@ SPARK_ENVIRONMENT = {
 """The environment of Spark's processes, in which Python workers can import Lodge's data source."""
 
 SPARK_STARTED = re.compile(r"Spark Connect server started at: (\S+:\d+)")
-READY = re.compile(r"Lodge is ready at (sc://\S+)")
+READY = re.compile(r"Lodge is ready at (sc://\S+)\n")
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
@@ -261,7 +262,7 @@ def spark_address(server: "subprocess.Popen[bytes]", log: Path) -> str:
     pytest.fail(f"Spark did not start in {START_SECONDS} s; its log ends:\n{log.read_text()[-4000:]}")
 
 
-def end(process: "subprocess.Popen[bytes]") -> None:
+def end(process: "subprocess.Popen[bytes] | ForkedGateway") -> None:
     if process.poll() is None:
         process.terminate()
     try:
@@ -287,7 +288,7 @@ class LodgeProcess:
     root: Path
     files: Path
     log_file: Path
-    process: "subprocess.Popen[bytes]" = field(repr=False)
+    process: "subprocess.Popen[bytes] | ForkedGateway" = field(repr=False)
 
     @property
     def target(self) -> str:
@@ -340,7 +341,7 @@ def starting_gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
         reaper: str = "--no-reaper",
         workspaces: bool = True,
         places: tuple[Path, Path] | None = None,
-        program: Sequence[str] = ("-m", "lodge"),
+        program: Sequence[str] = (),
     ) -> LodgeProcess:
         directory = tmp_path_factory.mktemp("lodge")
         root, files = directory / "tmp", directory / "files"
@@ -350,21 +351,19 @@ def starting_gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
             root, files = places
         for path in (root, files):
             path.mkdir(exist_ok=True)
-        command = [*DIES_WITH_PARENT, sys.executable, *program, "serve"]
-        command += ["--listen", "127.0.0.1:0", "--backend", backend, reaper]
+        arguments = ["serve", "--listen", "127.0.0.1:0", "--backend", backend, reaper]
         if workspaces:
-            command += ["--workspace", f"dfs={files.as_uri()}", "--workspace", f"dfs.tmp={root.as_uri()}"]
-        command += options
-        log = directory / "lodge.log"
-        with log.open("wb") as errors:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=directory)
-        assert process.stdout is not None
-        line = process.stdout.readline().decode()
-        ready = READY.search(line)
-        if ready is None:
-            end(process)
-            pytest.fail(f"lodge serve did not start: {log.read_text()}")
-        lodge = LodgeProcess(ready.group(1), root, files, log, process)
+            arguments += ["--workspace", f"dfs={files.as_uri()}", "--workspace", f"dfs.tmp={root.as_uri()}"]
+        arguments += options
+        output, log = directory / "lodge.out", directory / "lodge.log"
+        process: subprocess.Popen[bytes] | ForkedGateway
+        if program:
+            command = [*DIES_WITH_PARENT, sys.executable, *program, *arguments]
+            with output.open("wb") as lines, log.open("wb") as errors:
+                process = subprocess.Popen(command, stdout=lines, stderr=errors, cwd=directory)
+        else:
+            process = ForkedGateway(arguments, directory, output, log)
+        lodge = LodgeProcess(_address(process, output, log), root, files, log, process)
         started.append(lodge)
         return lodge
 
@@ -376,3 +375,17 @@ def starting_gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
                 lodge.process.terminate()
         for lodge in started:
             lodge.stop()
+
+
+def _address(process: "subprocess.Popen[bytes] | ForkedGateway", output: Path, log: Path) -> str:
+    """Wait until a gateway is ready, and return its address."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        has_ended = process.poll() is not None
+        if output.exists() and (ready := READY.search(output.read_text())):
+            return ready[1]
+        if has_ended:
+            break
+        time.sleep(0.02)
+    end(process)
+    pytest.fail(f"lodge serve did not start: {log.read_text() if log.exists() else ''}")

@@ -42,6 +42,7 @@ class Cluster:
     Args:
         scheduler: Whether to start a scheduler, which tests of Deployments need. Pods of `Node.pod` need none.
         machines: The number of real nodes. They need root, and a scheduler runs in any case.
+        images: Archives of images that the real nodes have from the start.
         directory: The directory of its files and logs; None for a temporary one. It is removed at the end.
 
     Attributes:
@@ -49,24 +50,36 @@ class Cluster:
         machines: The real nodes.
     """
 
-    def __init__(self, *, scheduler: bool = False, machines: int = 0, directory: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        scheduler: bool = False,
+        machines: int = 0,
+        images: Sequence[Path] = (),
+        directory: Path | None = None,
+    ) -> None:
         self._has_scheduler = scheduler or machines > 0
         self._machine_count = machines
+        self._images = images
         self.machines: Sequence[Machine] = ()
         self._place = directory
+        self._processes: list[Process] = []
+        self._paused: list[Process] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self.directory = stack.enter_context(owned_directory(self._place))
             machines = (
-                stack.enter_context(Machines(self._machine_count, self.directory)) if self._machine_count else None
+                stack.enter_context(Machines(self._machine_count, self.directory, self._images))
+                if self._machine_count
+                else None
             )
             self._plane = ControlPlane(self.directory, machines.place if machines else LOOPBACK)
-            processes = [self._plane.etcd, self._plane.api_server, self._plane.controller_manager]
+            self._processes = [self._plane.etcd, self._plane.api_server, self._plane.controller_manager]
             if self._has_scheduler:
-                processes.append(self._plane.scheduler)
-            for process in processes:
+                self._processes.append(self._plane.scheduler)
+            for process in self._processes:
                 stack.callback(process.kill)
                 process.start()
             if machines is not None:
@@ -99,10 +112,29 @@ class Cluster:
         """etcd's process. While a test pauses it, the API server answers with errors."""
         return self._plane.etcd
 
-    @cached_property
+    @property
     def client(self) -> ApiClient:
-        """An API client of the administrator."""
+        """An API client of the administrator. A paused cluster continues."""
+        self.resume()
+        return self._client
+
+    @cached_property
+    def _client(self) -> ApiClient:
         return config.new_client_from_config(str(self.kubeconfig))
+
+    def pause(self) -> None:
+        """Pause the control plane, so that it needs no processor time."""
+        self._paused = [process for process in self._processes if process.is_running()]
+        for process in self._paused:
+            process.pause()
+
+    def resume(self) -> None:
+        """Let a paused control plane continue, and wait until it is ready. Does nothing if it is not paused."""
+        paused, self._paused = self._paused, []
+        for process in paused:
+            process.resume()
+        for process in paused:
+            process.wait_until_ready()
 
     def apply(self, objects: Iterable[Mapping[str, Any]], namespace: str | None = None) -> None:
         """Apply manifests in order.
@@ -114,6 +146,10 @@ class Cluster:
             namespace: The namespace of manifests that name none.
         """
         manifests.apply(self.client, objects, namespace, self.directory / "discovery.json")
+
+    def try_to_apply(self, objects: Iterable[Mapping[str, Any]], namespace: str) -> None:
+        """Let the API server check manifests as `apply` does, without a change."""
+        manifests.apply(self.client, objects, namespace, self.directory / "discovery.json", dry_run="All")
 
     def namespace(self, prefix: str = "test") -> str:
         """Create a namespace and return its name."""

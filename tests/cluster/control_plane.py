@@ -22,6 +22,9 @@ NODE_GRACE_SECONDS = 8
 
 _PROBE_SECONDS = 2.0
 
+_ENVIRONMENT = {"GOGC": "400"}
+"""Garbage collection runs less often, which saves processor time and needs about 110 MB more for each API server."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -75,6 +78,8 @@ class ControlPlane:
             f"--initial-advertise-peer-urls={between_peers}",
             f"--initial-cluster=default={between_peers}",
             "--unsafe-no-fsync",
+            "--heartbeat-interval=500",  # there is no other member; each heartbeat costs processor time
+            "--election-timeout=5000",
             "--log-level=warn",
         )
 
@@ -96,6 +101,8 @@ class ControlPlane:
             f"--service-account-key-file={self._key}",
             f"--service-account-signing-key-file={self._key}",
             "--service-account-issuer=https://kubernetes.default.svc",
+            "--etcd-count-metric-poll-period=0",  # counts all objects for metrics that no test reads
+            "--etcd-db-metric-poll-interval=0",
             *self._place.options,
         )
 
@@ -140,7 +147,10 @@ class ControlPlane:
 
     def _process(self, name: str, *arguments: str, is_ready: Callable[[], bool] = lambda: True) -> Process:
         return Process(
-            [*self._place.prefix, program(name), *arguments], self._directory / f"{name}.log", is_ready=is_ready
+            [*self._place.prefix, program(name), *arguments],
+            self._directory / f"{name}.log",
+            is_ready=is_ready,
+            environment=_ENVIRONMENT,
         )
 
 

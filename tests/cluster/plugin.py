@@ -24,6 +24,8 @@ from tests.cluster.builds import (
 )
 from tests.skips import skip_missing
 
+pytest_plugins = ["tests.cluster.pauses"]
+
 if TYPE_CHECKING:
     from tests.cluster.clouds import AzureServer, GcsServer
     from tests.cluster.cluster import Cluster
@@ -96,8 +98,9 @@ def hdfs_client(hdfs_programs: None) -> Iterator[None]:
 def cluster(cluster_programs: None) -> Iterator[Cluster]:
     """The shared cluster of all tests. A test that breaks it must repair it."""
     from tests.cluster.cluster import Cluster
+    from tests.cluster.pauses import paused_between_directories
 
-    with Cluster(scheduler=True) as cluster:
+    with paused_between_directories("cluster", Cluster(scheduler=True)) as cluster:
         yield cluster
 
 

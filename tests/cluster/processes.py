@@ -26,14 +26,22 @@ and exec, because gRPC does not support forks."""
 _launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="launcher")
 
 START_SECONDS = 120.0
+REQUEST_SECONDS = 0.2
+"""How long to wait between two questions that are requests. They cost processor time."""
 
 
 class ClusterError(Exception):
     """The test cluster is in an unexpected state, which the message describes."""
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds: float) -> None:
+def wait_until(condition: Callable[[], object], what: str, seconds: float, every_seconds: float = 0.05) -> None:
     """Wait until a condition holds.
+
+    Args:
+        condition: The condition.
+        what: A description of the condition, for the error.
+        seconds: The longest time to wait.
+        every_seconds: The time between two questions.
 
     Raises:
         ClusterError: The condition did not hold in time. The message contains ``what``.
@@ -42,7 +50,7 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float) -> No
     while not condition():
         if time.monotonic() > deadline:
             raise ClusterError(f"Not within {seconds:g} s: {what}")
-        time.sleep(0.05)
+        time.sleep(every_seconds)
 
 
 class Process:
@@ -94,7 +102,12 @@ class Process:
         """Wait until the process is ready, or raise the errors of `start`."""
         child = self._running()
         try:
-            wait_until(lambda: child.poll() is not None or self._is_ready(), f"{self.name} is ready", START_SECONDS)
+            wait_until(
+                lambda: child.poll() is not None or self._is_ready(),
+                f"{self.name} is ready",
+                START_SECONDS,
+                REQUEST_SECONDS,
+            )
             if child.poll() is not None:
                 raise ClusterError(f"{self.name} ended with status {child.returncode}")
         except ClusterError as error:

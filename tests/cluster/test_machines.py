@@ -32,11 +32,15 @@ with Cluster(machines=1) as cluster:
 
 @pytest.fixture(scope="module")
 def real_cluster(machine_programs: None) -> Iterator[Cluster]:
+    """A cluster that leaves nothing when it is closed."""
     with Cluster(machines=2) as cluster:
         image = write_busybox_image(cluster.directory / "busybox.tar")
         for machine in cluster.machines:
             machine.load_image(image)
+        network = network_of(cluster.machines[0].address)
+        assert_occupies_host(network, cluster.directory)
         yield cluster
+    wait_until(lambda: not traces(network, cluster.directory), "nothing is left", SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -209,23 +213,27 @@ def test_node_without_network_is_lost_until_the_network_returns(real_cluster: Cl
     wait_until(lambda: is_ready(core.read_node_status(machine.name)), f"{machine.name} is ready", SECONDS)
 
 
-@pytest.mark.parametrize("end", ["close", "kill"])
-def test_cluster_with_real_nodes_leaves_nothing(end: str) -> None:
+def test_killed_cluster_with_real_nodes_leaves_nothing() -> None:
     command = [sys.executable, "-c", STARTS_A_CLUSTER]
-    owner = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
-    try:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as owner:
         assert owner.stdout is not None
-        address, text = owner.stdout.readline().decode().split()
-        network, directory = f"lodge-{address.split('.')[2]}", Path(text)
-        kinds = {trace.partition(" ")[0] for trace in traces(network, directory)}
-        assert kinds >= {"link", "cgroup", "process", "directory"}
-    finally:
-        if end == "kill":
+        try:
+            address, text = owner.stdout.readline().decode().split()
+            network, directory = network_of(address), Path(text)
+            assert_occupies_host(network, directory)
+        finally:
             owner.kill()
-        else:
-            owner.terminate()
-        owner.wait()
     wait_until(lambda: not traces(network, directory), "nothing is left", SECONDS)
+
+
+def assert_occupies_host(network: str, directory: Path) -> None:
+    kinds = {trace.partition(" ")[0] for trace in traces(network, directory)}
+    assert kinds >= {"link", "cgroup", "process", "directory"}
+
+
+def network_of(address: str) -> str:
+    """Return the name of the interfaces and cgroups of the cluster with this address of a node."""
+    return f"lodge-{address.split('.')[2]}"
 
 
 def traces(network: str, directory: Path) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.cluster.ports import free_port
+from tests.conftest import QUICK_COMPILER
 from tests.docs.commands import PageRun, blocks
 from tests.identity.certificates import CertificateAuthority
 from tests.identity.provider import IdentityProvider
@@ -103,6 +104,7 @@ def spark_home(machine: Machine, tmp_path: Path) -> Iterator[None]:
     port = free_port()
     machine.replacements["15003"] = str(port)
     machine.variables |= {
+        "JAVA_TOOL_OPTIONS": QUICK_COMPILER,
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_HOME": str(home),
         "SPARK_IDENT_STRING": f"lodge-{port}",

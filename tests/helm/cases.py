@@ -1,6 +1,6 @@
 """Sets of values that the chart accepts, named after what a user wants to achieve."""
 
-from tests.helm.chart import BACKEND, BUNDLED, MINIMAL, Values, with_values
+from tests.helm.chart import BACKEND, BUNDLED, CERTIFIED, MINIMAL, Values, with_values
 
 IN_A_BUCKET: Values = {
     "backend": {"addresses": [BACKEND]},
@@ -331,7 +331,7 @@ EVERYTHING: Values = {
 
 CASES: dict[str, Values] = {
     "existing claim": MINIMAL,
-    "new claim": with_values(MINIMAL, {"volume": {"existingClaim": "", "create": True}}),
+    "new claim": with_values(CERTIFIED, {"volume": {"existingClaim": "", "create": True}}),
     "defaults": {},
     "bundled Spark": BUNDLED,
     "bundled Spark and a bucket": with_values(IN_A_BUCKET, {"spark": {"enabled": True}}),
@@ -351,9 +351,9 @@ CASES: dict[str, Values] = {
     ),
     "bucket": IN_A_BUCKET,
     "bucket with platform identity": with_values(IN_A_BUCKET, {"s3": {"credentials": {"secretName": ""}}}),
-    "no service protocol": with_values(MINIMAL, {"gateway": {"service": {"appProtocol": ""}}}),
+    "no service protocol": with_values(CERTIFIED, {"gateway": {"service": {"appProtocol": ""}}}),
     "own volume": with_values(
-        MINIMAL,
+        CERTIFIED,
         {
             "workspaces": {"dfs.tmp": "file:///mnt/tmp"},
             "volume": {"existingClaim": ""},
@@ -370,7 +370,7 @@ CASES: dict[str, Values] = {
         },
     ),
     "only certificates": with_values(
-        MINIMAL,
+        CERTIFIED,
         {
             "authentication": {"kubernetes": {"enabled": False}, "certificate": {"enabled": True}},
             "tls": {"clientCa": {"secretName": "clients"}},
@@ -379,9 +379,9 @@ CASES: dict[str, Values] = {
     "tokens and a certificate of the own": with_values(
         MINIMAL, {"authentication": {"tokens": {"secretName": "tokens"}}, "tls": {"secretName": "certificate"}}
     ),
-    "no node permissions": with_values(MINIMAL, {"rbac": {"nodes": False}}),
+    "no node permissions": with_values(CERTIFIED, {"rbac": {"nodes": False}}),
     "existing permissions and accounts": with_values(
-        MINIMAL,
+        CERTIFIED,
         {
             "rbac": {"create": False},
             "gateway": {"serviceAccount": {"create": False, "name": "lodge"}},
@@ -389,7 +389,7 @@ CASES: dict[str, Values] = {
         },
     ),
     "no budgets, no spread, no replicas": with_values(
-        MINIMAL,
+        CERTIFIED,
         {
             component: {"replicas": 0, "podDisruptionBudget": {"enabled": False}, "topologySpreadConstraints": []}
             for component in ("gateway", "reaper")

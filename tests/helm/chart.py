@@ -22,6 +22,9 @@ Manifest = Mapping[str, Any]
 MINIMAL: Values = {"backend": {"addresses": [BACKEND]}, "volume": {"existingClaim": "files"}}
 """The smallest set of values that the chart accepts with a volume and an existing Spark Connect server."""
 
+CERTIFIED: Values = {**MINIMAL, "tls": {"secretName": "certificate"}}
+"""`MINIMAL` with an existing certificate. Helm needs most of its processor time to create one."""
+
 BUNDLED: Values = {"volume": {"existingClaim": "files"}}
 """The smallest set of values that the chart accepts with a volume. The chart then runs Spark."""
 
@@ -78,6 +81,10 @@ class Helm:
         if key not in self._rendered:
             self._rendered[key] = self.run(*arguments, values=values)
         return [manifest for manifest in yaml.load_all(self._rendered[key], yaml.CSafeLoader) if manifest]
+
+    def template_all(self, values: Values) -> Sequence[Manifest]:
+        """Return what the chart renders in the namespace ``here``, and the definitions of the chart."""
+        return self.template(values, "--include-crds", namespace="here")
 
 
 def with_values(*all_values: Values) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.cluster import Cluster
+from tests.cluster.pauses import paused_between_directories
 from tests.helm.audit import AuditLog, audited_programs
 from tests.helm.chart import Helm
 from tests.helm.definitions import MissingDefinitionsError, install_definitions
@@ -24,7 +25,10 @@ def helm(chart_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Helm
 def audited_cluster(
     cluster_programs: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Cluster, AuditLog]]:
-    with audited_programs(tmp_path_factory.mktemp("audit")) as log, Cluster(scheduler=True) as cluster:
+    with (
+        audited_programs(tmp_path_factory.mktemp("audit")) as log,
+        paused_between_directories("audited_cluster", Cluster(scheduler=True)) as cluster,
+    ):
         cluster.node("node-1")
         cluster.node("node-2")
         yield cluster, log

@@ -4,8 +4,9 @@ kubeconform would download schemas. The API server's own schemas are the valid o
 """
 
 import json
+import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from tests.cluster.builds import program
 _FILE = "{{.ResourceKind}}{{.KindSuffix}}.json"
 """The file name that kubeconform expects: kind, first word of the group, and version, in lower case."""
 
+_REFERENCE = re.compile(r'"#/components/schemas/([^"]+)"')
+
 _SECONDS = 60
 
 
@@ -26,11 +29,13 @@ def write_schemas(client: ApiClient, directory: Path) -> None:
         schemas = document["components"]["schemas"]
         for schema in schemas.values():
             _forbid_others(schema)
+        references = {name: _REFERENCE.findall(json.dumps(schema)) for name, schema in schemas.items()}
         for name, schema in schemas.items():
             for kind in schema.get("x-kubernetes-group-version-kind", ()):
                 group = kind["group"].partition(".")[0]
                 file = "-".join(part for part in (kind["kind"], group, kind["version"]) if part).lower()
-                content = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": schemas}}
+                needed = {each: schemas[each] for each in _reachable(name, references)}
+                content = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": needed}}
                 (directory / f"{file}.json").write_text(json.dumps(content))
 
 
@@ -42,9 +47,10 @@ def has_schemas(client: ApiClient, definitions: Sequence[Mapping[str, Any]]) -> 
         for version in spec["versions"]
         if version["served"]
     }
+    groups = {(group, version) for group, version, _ in wanted}
     found = {
         (kind["group"], kind["version"], kind["kind"])
-        for document in _documents(client)
+        for document in _documents(client, {f"apis/{group}/{version}" for group, version in groups})
         for schema in document["components"]["schemas"].values()
         for kind in schema.get("x-kubernetes-group-version-kind", ())
     }
@@ -64,10 +70,21 @@ def conform(manifests: Sequence[Mapping[str, Any]], schemas: Path) -> str:
     return result.stdout + result.stderr if result.returncode else ""
 
 
-def _documents(client: ApiClient) -> Sequence[dict[str, Any]]:
+def _documents(client: ApiClient, paths: Set[str] | None = None) -> Sequence[dict[str, Any]]:
+    """Read the documents of all groups, or those at some paths that exist."""
     index = _read(client, "/openapi/v3")["paths"]
-    groups = [path for path in index if path == "api/v1" or (path.startswith("apis/") and path.count("/") == 2)]
-    return [_read(client, f"/openapi/v3/{path}") for path in groups]
+    groups = {path for path in index if path == "api/v1" or (path.startswith("apis/") and path.count("/") == 2)}
+    return [_read(client, f"/openapi/v3/{path}") for path in sorted(groups if paths is None else groups & paths)]
+
+
+def _reachable(name: str, references: Mapping[str, Sequence[str]]) -> Set[str]:
+    """Return the name of a schema, and the names of all schemas that it needs."""
+    found, rest = {name}, [name]
+    while rest:
+        more = set(references[rest.pop()]) - found
+        found |= more
+        rest += more
+    return found
 
 
 def _read(client: ApiClient, path: str) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from kubernetes.client import ApiException, ApiextensionsV1Api
 from tests.cluster.accounts import ServiceAccount
 from tests.cluster.cluster import Cluster
 from tests.helm.chart import CHART, MINIMAL, Helm, Manifest, of_kind
-from tests.helm.releases import Releases
 
 pytestmark = pytest.mark.slow
 
@@ -120,12 +119,3 @@ def test_refusals_name_the_definition(chart_cluster: Cluster, account: ServiceAc
     forbidden = run(nobody)
     assert forbidden.returncode == 1
     assert f"The definition [{NAME}] was not applied: 403 Forbidden" in forbidden.stderr
-
-
-def test_hook_runs_before_an_installation(chart_cluster: Cluster, releases: Releases, definition: Manifest) -> None:
-    releases.install()
-    assert "lodge-definition" not in releases.manifest()
-    jobs = releases.core.list_namespaced_pod(
-        releases.namespace, label_selector="app.kubernetes.io/component=definition"
-    )
-    assert jobs.items == []

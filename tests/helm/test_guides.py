@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helm.chart import Helm, Values
+from tests.helm.chart import CERTIFIED, Helm, Values
 from tests.helm.guides import GUIDES, PAGES, examples
 
 CHANGES: Mapping[str, Values] = {
@@ -76,7 +76,7 @@ def restarts() -> Iterator[tuple[list[str], bool, bool]]:
 
 def pod_templates(helm: Helm, values: Values) -> Mapping[str, object]:
     """Return the templates of the pods that run all the time, by the names of their workloads."""
-    manifests = helm.template(values)
+    manifests = helm.template({**values, "tls": CERTIFIED["tls"]})
     return {
         each["metadata"]["name"]: each["spec"]["template"]
         for each in manifests

@@ -28,7 +28,7 @@ from pyspark.sql.connect.session import SparkSession
 
 from tests.cluster.accounts import ServiceAccount
 from tests.cluster.cluster import Cluster
-from tests.cluster.processes import wait_until
+from tests.cluster.processes import REQUEST_SECONDS, wait_until
 from tests.helm.audit import AuditLog, Permission, Request, list_permissions
 from tests.helm.chart import Helm, Values, of_kind
 from tests.helm.pods import PodProcess
@@ -144,7 +144,7 @@ class Site:
         return connect(self.accounts[account].kubeconfig, None, instance)
 
     def wait(self, condition: Callable[[], object], what: str) -> None:
-        wait_until(condition, what, SECONDS)
+        wait_until(condition, what, SECONDS, REQUEST_SECONDS)
 
     def wait_until_empty(self) -> None:
         self.wait(lambda: not self.sessions(), f"no session is left, but {[each['spec'] for each in self.sessions()]}")
@@ -185,11 +185,8 @@ def scenario_requests(site: Site, audit_log: AuditLog) -> Mapping[str, Sequence[
     reaper = site.reaper(site.releases.pods("reaper")[0])
     reaper.start()
     try:
-        _run_session(site)
-        _delete_session_object(site)
-        _delete_session_object_without_gateway(site, reaper)
+        _end_sessions_and_stop_gateway(site, reaper)
         _kill_gateway(site)
-        _stop_gateway(site)
         _stop_leading_reaper(site, reaper)
     finally:
         reaper.kill()
@@ -294,8 +291,20 @@ def _get_settings(channel: grpc.Channel, timeout: float = SECONDS) -> None:
     base_pb2_grpc.SparkConnectServiceStub(channel).Config(request, timeout=timeout)
 
 
-def _run_session(site: Site) -> None:
-    with _gateway(site, 0) as gateway, _client(site, gateway) as client:
+def _end_sessions_and_stop_gateway(site: Site, reaper: PodProcess) -> None:
+    pod = site.releases.pods("gateway")[0]
+    with _running(site.gateway(pod)) as gateway:
+        (container,) = pod.spec.containers
+        assert _probe(gateway, container.liveness_probe)
+        site.wait(lambda: _probe(gateway, container.readiness_probe), "the gateway is ready")
+        site.wait(lambda: len(site.leases()) == 2, "reaper and gateway have a lease")
+        _end_session(site, gateway)
+        _delete_session_object(site, gateway)
+        _delete_session_object_without_gateway(site, gateway, reaper)
+
+
+def _end_session(site: Site, gateway: PodProcess) -> None:
+    with _client(site, gateway) as client:
         client.sql("create temporary table t as select 1 one").collect()
         assert client.table("t").collect() == [(1,)]
         (session,) = site.sessions()
@@ -309,16 +318,16 @@ def _run_session(site: Site) -> None:
         site.wait_until_empty()
 
 
-def _delete_session_object(site: Site) -> None:
-    with _gateway(site, 0) as gateway, _client(site, gateway) as client:
+def _delete_session_object(site: Site, gateway: PodProcess) -> None:
+    with _client(site, gateway) as client:
         client.sql("create temporary table t as select 1 one").collect()
         site.delete_session()
         site.wait_until_empty()
 
 
-def _delete_session_object_without_gateway(site: Site, reaper: PodProcess) -> None:
+def _delete_session_object_without_gateway(site: Site, gateway: PodProcess, reaper: PodProcess) -> None:
     """The reaper does not run while the gateway stops. Otherwise it could end the session before it is deleted."""
-    with _gateway(site, 0) as gateway, _client(site, gateway) as client:
+    with _client(site, gateway) as client:
         client.sql("create temporary table t as select 1 one").collect()
         assert reaper.stop() == 0
         assert gateway.stop() == 0
@@ -330,7 +339,7 @@ def _delete_session_object_without_gateway(site: Site, reaper: PodProcess) -> No
 
 def _kill_gateway(site: Site) -> None:
     pod = site.releases.pods("gateway")[0]
-    with _gateway(site, 0) as gateway, _client(site, gateway) as client:
+    with _running(site.gateway(pod)) as gateway, _client(site, gateway) as client:
         client.sql("create temporary table t as select 1 one").collect()
         gateway.kill()
         site.releases.core.delete_namespaced_pod(pod.metadata.name, site.releases.namespace, grace_period_seconds=0)
@@ -340,16 +349,6 @@ def _kill_gateway(site: Site) -> None:
         "the reaper reports the deletion as an Event",
     )
     site.wait(lambda: set(site.leases()) == {"lodge-reaper"}, "the dead gateway's lease is gone")
-
-
-def _stop_gateway(site: Site) -> None:
-    with _gateway(site, 1) as gateway:
-        (container,) = site.releases.pods("gateway")[1].spec.containers
-        assert _probe(gateway, container.liveness_probe)
-        site.wait(lambda: _probe(gateway, container.readiness_probe), "the gateway is ready")
-        site.wait(lambda: len(site.leases()) == 2, "reaper and gateway have a lease")
-        assert gateway.stop() == 0
-    assert set(site.leases()) == {"lodge-reaper"}
 
 
 def _stop_leading_reaper(site: Site, reaper: PodProcess) -> None:
@@ -377,6 +376,7 @@ def _start_on_new_storage(site: Site) -> None:
         try:
             assert site.roots() > known
             assert process.stop() == 0
+            assert set(site.leases()) == {"lodge-reaper"}
         finally:
             process.kill()
 
@@ -384,13 +384,6 @@ def _start_on_new_storage(site: Site) -> None:
 def _requests(site: Site, audit_log: AuditLog) -> Mapping[str, Sequence[Request]]:
     """Return the requests of each component's account so far."""
     return {name: audit_log.requests(site.releases.namespace, f"lodge-{name}") for name in COMPONENTS}
-
-
-@contextmanager
-def _gateway(site: Site, number: int) -> Iterator[PodProcess]:
-    """Run the process of a gateway pod."""
-    with _running(site.gateway(site.releases.pods("gateway")[number])) as process:
-        yield process
 
 
 @contextmanager

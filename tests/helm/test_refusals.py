@@ -11,7 +11,7 @@ import yaml
 
 from lodge.errors import SettingError
 from lodge.settings import ServeSettings
-from tests.helm.chart import BACKEND, CHART, MINIMAL, Helm, HelmError, Values, configuration, with_values
+from tests.helm.chart import BACKEND, CERTIFIED, CHART, MINIMAL, Helm, HelmError, Values, configuration, with_values
 from tests.helm.settings import read_settings
 
 WRONG: dict[str, tuple[str, Any]] = {
@@ -195,7 +195,7 @@ def test_every_setting_has_values_to_try() -> None:
 @pytest.mark.parametrize("config", _rounds("taken"))
 def test_schema_accepts_what_lodge_accepts(helm: Helm, tmp_path: Path, config: Mapping[str, Any]) -> None:
     given = _read(config, tmp_path)
-    rendered = read_settings(configuration(helm.template(with_values(MINIMAL, {"config": config}))), tmp_path)
+    rendered = read_settings(configuration(helm.template(with_values(CERTIFIED, {"config": config}))), tmp_path)
     assert {name: getattr(rendered, name) for name in config} == {name: getattr(given, name) for name in config}
 
 
@@ -203,7 +203,7 @@ def test_schema_accepts_what_lodge_accepts(helm: Helm, tmp_path: Path, config: M
 def test_schema_refuses_what_lodge_refuses(helm: Helm, tmp_path: Path, config: Mapping[str, Any]) -> None:
     with pytest.raises(SettingError) as refused:
         _read(config, tmp_path)
-    lodge, schema = str(refused.value), _refusal(helm, with_values(MINIMAL, {"config": config}))
+    lodge, schema = str(refused.value), _refusal(helm, with_values(CERTIFIED, {"config": config}))
     assert not {name: value for name, value in config.items() if f"of the setting {name} is" not in lodge}
     assert not {name: value for name, value in config.items() if not re.search(f"/config/{name}['/]", schema)}
 
@@ -358,7 +358,7 @@ LACKING: dict[str, tuple[Values, str, str]] = {
 
 @pytest.mark.parametrize(("values", "what", "way_out"), LACKING.values(), ids=LACKING.keys())
 def test_refusal_names_value_and_fix(helm: Helm, values: Values, what: str, way_out: str) -> None:
-    message = _refusal(helm, with_values(MINIMAL, values))
+    message = _refusal(helm, with_values(MINIMAL if "tls" in values else CERTIFIED, values))
     assert what in message
     assert way_out in message
 

@@ -9,16 +9,20 @@ from kubernetes.client import AppsV1Api, CustomObjectsApi, PolicyV1Api, RbacAuth
 from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
 
+from tests.cluster.cluster import Cluster
 from tests.fixture_types import WaitUntil
 from tests.helm.cases import CASES, EVERYTHING
-from tests.helm.chart import CHART, MINIMAL, HelmError, with_values
+from tests.helm.chart import CERTIFIED, CHART, MINIMAL, Helm, HelmError, Values, with_values
 from tests.helm.guides import GUIDES, examples
 from tests.helm.releases import CLAIM, Releases, persistent_volume
+
+WITHOUT_JOB: Values = with_values(CERTIFIED, {"crds": {"upgrade": False}})
+"""Values without the Job for the definition, which takes as long as the release."""
 
 LODGE_KIND = ("sparklodge.io", "v1alpha1")
 
 
-def test_installation_works_under_restricted_pod_security(releases: Releases) -> None:
+def test_default_release_runs_restricted_and_is_upgraded_and_rolled_back(releases: Releases) -> None:
     output = releases.install()
     assert f"sc://lodge.{releases.namespace}.svc:15002/;use_ssl=true;token=$TOKEN" in output
     assert f"kubectl --namespace {releases.namespace} port-forward service/lodge 15002" in output
@@ -30,10 +34,13 @@ def test_installation_works_under_restricted_pod_security(releases: Releases) ->
         assert claims == {CLAIM}
         (account,) = {pod.spec.service_account_name for pod in pods}
         assert account == f"lodge-{component}"
+    _assert_service_selects_gateways(releases)
+    assert "lodge-definition" not in releases.manifest()
+    assert not releases.pods("definition")
+    _assert_upgrades_replace_pods_only_if_configuration_changed(releases)
 
 
-def test_service_selects_gateways_and_their_port(releases: Releases) -> None:
-    releases.install()
+def _assert_service_selects_gateways(releases: Releases) -> None:
     service = releases.core.read_namespaced_service("lodge", releases.namespace)
     selector = ",".join(f"{key}={value}" for key, value in service.spec.selector.items())
     pods = releases.core.list_namespaced_pod(releases.namespace, label_selector=selector).items
@@ -43,33 +50,28 @@ def test_service_selects_gateways_and_their_port(releases: Releases) -> None:
     assert (port.target_port, 15002) in {(each.name, each.container_port) for each in pods[0].spec.containers[0].ports}
 
 
-@pytest.mark.slow
-def test_upgrade_replaces_pods_only_if_configuration_changed(releases: Releases) -> None:
-    releases.install()
+def _assert_upgrades_replace_pods_only_if_configuration_changed(releases: Releases) -> None:
+    configuration, certificate = releases.configuration(), releases.certificate()
     before = releases.names("gateway") | releases.names("reaper")
-    releases.upgrade(MINIMAL)
+    output = releases.upgrade(MINIMAL)
     assert releases.names("gateway") | releases.names("reaper") == before
+    assert releases.certificate() == certificate
+    assert "get secret lodge-self-signed" in output
     releases.upgrade(with_values(MINIMAL, {"gateway": {"replicas": 3}}))
     assert releases.names("gateway") > before & releases.names("gateway")
     assert len(releases.names("gateway")) == 3
-    releases.upgrade(with_values(MINIMAL, {"config": {"grace_period": "2m"}}))
-    assert not before & (releases.names("gateway") | releases.names("reaper"))
-    assert releases.configuration()["grace_period"] == "2m"
-
-
-@pytest.mark.slow
-def test_upgrade_keeps_the_certificate(releases: Releases) -> None:
-    releases.install()
-    before, pods = releases.certificate(), releases.names("gateway")
-    output = releases.upgrade(with_values(MINIMAL, {"gateway": {"service": {"annotations": {"a": "b"}}}}))
-    assert releases.certificate() == before
-    assert releases.names("gateway") == pods
-    assert "get secret lodge-self-signed" in output
     releases.core.delete_namespaced_secret("lodge-self-signed", releases.namespace)
-    releases.upgrade(MINIMAL)
+    releases.upgrade(with_values(MINIMAL, {"config": {"grace_period": "2m"}, "reaper": {"replicas": 1}}))
+    assert not before & (releases.names("gateway") | releases.names("reaper"))
+    assert releases.configuration() != configuration
+    assert releases.configuration()["grace_period"] == "2m"
+    assert len(releases.pods("reaper")) == 1
     renewed = releases.certificate()
-    assert renewed.keys() == before.keys()
-    assert all(renewed[key] != before[key] for key in before)
+    assert renewed.keys() == certificate.keys()
+    assert all(renewed[key] != certificate[key] for key in certificate)
+    releases.helm("rollback", "lodge", "1", "--wait")
+    assert releases.configuration() == configuration
+    assert len(releases.pods("reaper")) == 2
 
 
 PREVIOUS_OBJECTS = {
@@ -85,11 +87,11 @@ PREVIOUS_OBJECTS = {
 def test_upgrade_from_a_release_without_authentication(releases: Releases) -> None:
     nodes = {(kind, f"{releases.namespace}-lodge-reaper-nodes") for kind in ("ClusterRole", "ClusterRoleBinding")}
     tokens = {(kind, f"{releases.namespace}-lodge-gateway-tokens") for kind in ("ClusterRole", "ClusterRoleBinding")}
-    as_before = with_values(MINIMAL, CASES["no authentication"])
+    as_before = with_values(CASES["no authentication"], {"crds": {"upgrade": False}})
     output = releases.install(values=as_before)
     assert "WARNING" in output
     assert objects(releases) == PREVIOUS_OBJECTS | nodes
-    releases.upgrade(MINIMAL)
+    releases.upgrade(with_values(MINIMAL, {"crds": {"upgrade": False}}))
     assert objects(releases) - PREVIOUS_OBJECTS - nodes - tokens == {
         ("Secret", "lodge-self-signed"),
         ("NetworkPolicy", "lodge-gateway"),
@@ -109,43 +111,46 @@ def objects(releases: Releases) -> set[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_rollback_restores_previous_objects(releases: Releases) -> None:
-    releases.install()
-    before = releases.configuration()
-    releases.upgrade(with_values(MINIMAL, {"config": {"log_level": "debug"}, "reaper": {"replicas": 1}}))
-    assert releases.configuration() != before
-    assert len(releases.pods("reaper")) == 1
-    releases.helm("rollback", "lodge", "--wait")
-    assert releases.configuration() == before
-    assert len(releases.pods("reaper")) == 2
-
-
-@pytest.mark.slow
 def test_failed_upgrade_keeps_pods_running_and_can_be_rolled_back(releases: Releases, wait_until: WaitUntil) -> None:
-    releases.install()
+    releases.install(values=WITHOUT_JOB)
     before, configuration = _running(releases), releases.configuration()
     nowhere = {"nodeSelector": {"disk": "none"}}
-    changes = {"config": {"log_level": "debug"}, "gateway": nowhere, "reaper": nowhere}
-    wrong = with_values(MINIMAL, {**changes, "crds": {"upgrade": False}})  # its pod would also run nowhere
+    changed = with_values(WITHOUT_JOB, {"config": {"log_level": "debug"}})
     with pytest.raises(HelmError, match="lodge-gateway"):
-        releases.upgrade(wrong, timeout_seconds=20)
+        releases.upgrade(with_values(changed, {"gateway": nowhere, "reaper": nowhere}), timeout_seconds=20)
     wait_until(lambda: releases.names("gateway") - before, "the new pods exist, but cannot run")
     assert _running(releases) == before
     releases.helm("rollback", "lodge", "--wait")
     assert _running(releases) == before
     assert releases.configuration() == configuration
-    releases.upgrade(with_values(MINIMAL, {"config": {"log_level": "debug"}}))
+    releases.upgrade(changed)
     assert not before & _running(releases)
     assert releases.configuration()["log_level"] == "debug"
 
 
-def test_uninstall_leaves_only_sessions_and_claim(releases: Releases) -> None:
-    values = with_values(MINIMAL, {"volume": {"existingClaim": "", "create": True, "storageClassName": "static"}})
+def test_two_releases_share_a_namespace_and_leave_only_sessions_and_claim(releases: Releases) -> None:
+    """Apply the definition between the releases by server-side apply, as the documentation describes.
+
+    The command is `kubectl apply --server-side --force-conflicts --field-manager helm`.
+    """
+    new_claim = {"volume": {"existingClaim": "", "create": True, "storageClassName": "static"}}
     releases.cluster.apply([persistent_volume(f"new-{releases.namespace}", {})])
-    releases.install(values=values)
+    releases.install("lodge", with_values(WITHOUT_JOB, new_claim))
+    definitions = DynamicClient(releases.cluster.client).resources.get(kind="CustomResourceDefinition")
+    definition = yaml.safe_load((CHART / "crds" / "connectsessions.yaml").read_text())
+    definition["metadata"]["labels"]["applied"] = "again"
+    definitions.server_side_apply(body=definition, field_manager="helm", force_conflicts=True)
+    releases.install("etl")
+    assert len(releases.pods("gateway", "lodge")) == len(releases.pods("gateway", "etl-lodge")) == 2
+    releases.helm("uninstall", "etl", "--wait")
+    assert len(releases.pods("gateway", "lodge")) == 2
     session = _session("lodge")
     releases.cluster.apply([session], releases.namespace)
     releases.helm("uninstall", "lodge", "--wait")
+    _assert_only_sessions_and_claim_are_left(releases, session)
+
+
+def _assert_only_sessions_and_claim_are_left(releases: Releases, session: Mapping[str, Any]) -> None:
     selector = "app.kubernetes.io/managed-by=Helm"
     rights = RbacAuthorizationV1Api(releases.cluster.client)
     apps, policy = AppsV1Api(releases.cluster.client), PolicyV1Api(releases.cluster.client)
@@ -169,42 +174,27 @@ def test_uninstall_leaves_only_sessions_and_claim(releases: Releases) -> None:
     assert [item["metadata"]["name"] for item in kept["items"]] == [session["metadata"]["name"]]
 
 
-def test_two_releases_share_a_namespace(releases: Releases) -> None:
-    releases.install("lodge")
-    releases.install("etl")
-    assert len(releases.pods("gateway", "lodge")) == len(releases.pods("gateway", "etl-lodge")) == 2
-    releases.helm("uninstall", "etl", "--wait")
-    assert len(releases.pods("gateway", "lodge")) == 2
-
-
-def test_drain_respects_disruption_budget(releases: Releases, wait_until: WaitUntil) -> None:
-    releases.install(values=with_values(MINIMAL, {"gateway": {"podDisruptionBudget": {"maxUnavailable": 0}}}))
-    policy = PolicyV1Api(releases.cluster.client)
-
-    def allows(number: int) -> bool:
-        status = policy.read_namespaced_pod_disruption_budget("lodge-gateway", releases.namespace).status
-        return status is not None and status.disruptions_allowed == number and status.current_healthy == 2
-
-    wait_until(lambda: allows(0), "the budget counts two gateways")
-    with pytest.raises(ApiException, match="disruption budget"):
-        _evict(releases, min(releases.names("gateway")))
-    releases.upgrade(MINIMAL)
-    wait_until(lambda: allows(1), "the budget permits one eviction")
-    _evict(releases, min(releases.names("gateway")))
-
-
 @pytest.mark.slow
-def test_reapplied_definition_still_belongs_to_helm(releases: Releases) -> None:
-    """Apply the definition by server-side apply, as the documentation describes.
+def test_autoscaler_takes_over_and_drain_respects_disruption_budget(releases: Releases, wait_until: WaitUntil) -> None:
+    deployments, policy = AppsV1Api(releases.cluster.client), PolicyV1Api(releases.cluster.client)
 
-    The command is `kubectl apply --server-side --force-conflicts --field-manager helm`.
-    """
-    releases.install()
-    definitions = DynamicClient(releases.cluster.client).resources.get(kind="CustomResourceDefinition")
-    definition = yaml.safe_load((CHART / "crds" / "connectsessions.yaml").read_text())
-    definition["metadata"]["labels"]["applied"] = "again"
-    definitions.server_side_apply(body=definition, field_manager="helm", force_conflicts=True)
-    releases.install("another")
+    def allows(number: int, healthy: int) -> bool:
+        status = policy.read_namespaced_pod_disruption_budget("lodge-gateway", releases.namespace).status
+        return status is not None and (status.disruptions_allowed, status.current_healthy) == (number, healthy)
+
+    releases.install(values=with_values(WITHOUT_JOB, {"gateway": {"podDisruptionBudget": {"maxUnavailable": 0}}}))
+    wait_until(lambda: allows(0, 2), "the budget counts two gateways")
+    before = releases.names("gateway")
+    with pytest.raises(ApiException, match="disruption budget"):
+        _evict(releases, min(before))
+    deployments.patch_namespaced_deployment_scale("lodge-gateway", releases.namespace, {"spec": {"replicas": 3}})
+    autoscaling = {"enabled": True, "minReplicas": 3}
+    for change in ({}, {"cpu": "800m"}):
+        releases.upgrade(with_values(WITHOUT_JOB, {"gateway": {"autoscaling": {**autoscaling, **change}}}))
+        assert deployments.read_namespaced_deployment("lodge-gateway", releases.namespace).spec.replicas == 3
+    assert before < releases.names("gateway")
+    wait_until(lambda: allows(1, 3), "the budget permits one eviction")
+    _evict(releases, min(before))
 
 
 def _running(releases: Releases) -> frozenset[str]:
@@ -243,30 +233,18 @@ def _session(instance: str) -> Mapping[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("definitions")
-def test_api_server_accepts_objects_for_proxies_and_monitoring(releases: Releases) -> None:
-    values = with_values(
-        MINIMAL, *(values for page in ("proxy", "monitor") for _, values in examples(GUIDES / f"{page}.md"))
-    )
-    releases.install(values=values)
-    assert {kind for kind, _ in objects(releases)} >= OPTIONAL_KINDS | {"BackendTLSPolicy"}
+def test_api_server_accepts_objects_for_proxies_and_monitoring(chart_cluster: Cluster, helm: Helm) -> None:
+    of_guides = (values for page in ("proxy", "monitor") for _, values in examples(GUIDES / f"{page}.md"))
     of_gateway = {key: EVERYTHING["gateway"][key] for key in ("autoscaling", "ingress", "route")}
-    values = {**MINIMAL, "monitoring": EVERYTHING["monitoring"], "gateway": of_gateway}
-    releases.upgrade(values)
-    assert {kind for kind, _ in objects(releases)} >= OPTIONAL_KINDS | {"HorizontalPodAutoscaler"}
+    everything = {"monitoring": EVERYTHING["monitoring"], "gateway": of_gateway}
+    namespace = chart_cluster.namespace()
+    for values, kind in (
+        (with_values(CERTIFIED, *of_guides), "BackendTLSPolicy"),
+        ({**CERTIFIED, **everything}, "HorizontalPodAutoscaler"),
+    ):
+        manifests = helm.template(values, "--no-hooks", namespace=namespace)
+        assert {each["kind"] for each in manifests} >= OPTIONAL_KINDS | {kind}
+        chart_cluster.try_to_apply(manifests, namespace)
 
 
 OPTIONAL_KINDS = {"Ingress", "GRPCRoute", "PodMonitor", "PrometheusRule"}
-
-
-@pytest.mark.slow
-def test_autoscaler_takes_over_without_stopping_gateways(releases: Releases) -> None:
-    deployments = AppsV1Api(releases.cluster.client)
-    releases.install()
-    before = releases.names("gateway")
-    deployments.patch_namespaced_deployment_scale("lodge-gateway", releases.namespace, {"spec": {"replicas": 3}})
-    autoscaling = {"enabled": True, "minReplicas": 3}
-    releases.upgrade(with_values(MINIMAL, {"gateway": {"autoscaling": autoscaling}}))
-    assert deployments.read_namespaced_deployment("lodge-gateway", releases.namespace).spec.replicas == 3
-    releases.upgrade(with_values(MINIMAL, {"gateway": {"autoscaling": {**autoscaling, "cpu": "800m"}}}))
-    assert deployments.read_namespaced_deployment("lodge-gateway", releases.namespace).spec.replicas == 3
-    assert before < releases.names("gateway")

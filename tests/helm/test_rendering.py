@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from scripts.chart_values import leaves
 from tests.helm.cases import CASES, EVERYTHING, IN_A_BUCKET
 from tests.helm.chart import (
     BUNDLED,
+    CERTIFIED,
     CHART,
     MINIMAL,
     Helm,
@@ -29,11 +31,6 @@ from tests.helm.settings import read_settings
 REPOSITORY = CHART.parents[1]
 
 
-def rendered(helm: Helm, values: Values) -> Sequence[Manifest]:
-    """Return all objects of a case."""
-    return helm.template(values, "--include-crds", namespace="here")
-
-
 every_case = pytest.mark.parametrize("values", CASES.values(), ids=CASES.keys())
 
 
@@ -44,11 +41,12 @@ def test_helm_lint_accepts_chart(helm: Helm) -> None:
 
 
 @pytest.mark.slow
-@every_case
-def test_kubernetes_knows_every_object(helm: Helm, schemas: Path, values: Values) -> None:
-    manifests = rendered(helm, values)
-    assert {"Deployment", "Service", "ConfigMap", "CustomResourceDefinition"} <= {each["kind"] for each in manifests}
-    assert not conform(manifests, schemas)
+def test_kubernetes_knows_every_object(helm: Helm, schemas: Path) -> None:
+    cases = {name: helm.template_all(values) for name, values in CASES.items()}
+    for name, manifests in cases.items():
+        kinds = {manifest["kind"] for manifest in manifests}
+        assert {"Deployment", "Service", "ConfigMap", "CustomResourceDefinition"} <= kinds, name
+    assert not conform(list(chain.from_iterable(cases.values())), schemas)
 
 
 def test_kubeconform_finds_wrong_field(helm: Helm, schemas: Path) -> None:
@@ -60,7 +58,7 @@ def test_kubeconform_finds_wrong_field(helm: Helm, schemas: Path) -> None:
 
 @every_case
 def test_names_are_unique_and_objects_are_labelled(helm: Helm, values: Values) -> None:
-    manifests = [each for each in rendered(helm, values) if each["kind"] != "CustomResourceDefinition"]
+    manifests = [each for each in helm.template_all(values) if each["kind"] != "CustomResourceDefinition"]
     names = [(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests]
     assert len(set(names)) == len(names)
     for manifest in manifests:
@@ -71,7 +69,7 @@ def test_names_are_unique_and_objects_are_labelled(helm: Helm, values: Values) -
 
 @every_case
 def test_pods_are_restricted_and_match_their_selectors(helm: Helm, values: Values) -> None:
-    manifests = rendered(helm, values)
+    manifests = helm.template_all(values)
     for deployment in of_kind(manifests, "Deployment"):
         pod = deployment["spec"]["template"]
         assert pod["metadata"]["labels"].items() >= deployment["spec"]["selector"]["matchLabels"].items()
@@ -91,7 +89,7 @@ def test_pods_are_restricted_and_match_their_selectors(helm: Helm, values: Value
 
 @every_case
 def test_lodge_accepts_configuration(helm: Helm, tmp_path: Path, values: Values) -> None:
-    manifests = rendered(helm, values)
+    manifests = helm.template_all(values)
     settings = _settings_of(manifests, tmp_path)
     assert settings.records == "kubernetes"
     assert settings.namespace == "here"
@@ -117,7 +115,7 @@ def test_every_setting_reaches_lodge(helm: Helm, tmp_path: Path) -> None:
 
 
 def test_grace_period_of_gateways_includes_the_drain(helm: Helm, tmp_path: Path) -> None:
-    values = with_values(MINIMAL, {"gateway": {"drainSeconds": 600, "preStopSeconds": 7}})
+    values = with_values(CERTIFIED, {"gateway": {"drainSeconds": 600, "preStopSeconds": 7}})
     manifests = helm.template(values)
     settings = _settings_of(manifests, tmp_path)
     assert settings.drain_timeout.total_seconds() == 600
@@ -225,9 +223,9 @@ def test_pods_are_replaced_only_when_configuration_changes(helm: Helm) -> None:
     templates = [
         [deployment["spec"]["template"] for deployment in of_kind(helm.template(values), "Deployment")]
         for values in (
-            MINIMAL,
-            with_values(MINIMAL, {"gateway": {"replicas": 3, "service": {"port": 80}}, "rbac": {"nodes": False}}),
-            with_values(MINIMAL, {"config": {"grace_period": "2m"}}),
+            CERTIFIED,
+            with_values(CERTIFIED, {"gateway": {"replicas": 3, "service": {"port": 80}}, "rbac": {"nodes": False}}),
+            with_values(CERTIFIED, {"config": {"grace_period": "2m"}}),
         )
     ]
     assert templates[0] == templates[1]
@@ -236,7 +234,7 @@ def test_pods_are_replaced_only_when_configuration_changes(helm: Helm) -> None:
 
 def test_chart_labels_take_precedence(helm: Helm) -> None:
     theirs = {"app.kubernetes.io/name": "theirs", "app.kubernetes.io/component": "theirs"}
-    values = with_values(MINIMAL, {"labels": theirs, "gateway": {"podLabels": theirs, "service": {"labels": theirs}}})
+    values = with_values(CERTIFIED, {"labels": theirs, "gateway": {"podLabels": theirs, "service": {"labels": theirs}}})
     manifests = helm.template(values)
     assert {manifest["metadata"]["labels"]["app.kubernetes.io/name"] for manifest in manifests} == {"lodge"}
     for deployment in of_kind(manifests, "Deployment"):
@@ -269,7 +267,7 @@ def test_global_registry_precedes_every_image(helm: Helm) -> None:
     ("release", "name"), [("lodge", "lodge"), ("my-lodge", "my-lodge"), ("etl", "etl-lodge"), ("lodge.eu", "lodge-eu")]
 )
 def test_name_contains_lodge_once(helm: Helm, release: str, name: str) -> None:
-    assert of_kind(helm.template(MINIMAL, release=release), "Service")[0]["metadata"]["name"] == name
+    assert of_kind(helm.template(CERTIFIED, release=release), "Service")[0]["metadata"]["name"] == name
 
 
 _ODD_POD: Values = {"serviceAccount": {"name": "7"}, "priorityClassName": "0", "nodeSelector": {"1": "2"}}
@@ -296,7 +294,7 @@ ODD_TEXTS: Values = {
 
 @pytest.mark.parametrize("create", [False, True])
 def test_text_stays_text(helm: Helm, schemas: Path, create: bool) -> None:
-    odd = with_values(MINIMAL, ODD_TEXTS, {"volume": {"create": True, "existingClaim": ""}} if create else {})
+    odd = with_values(CERTIFIED, ODD_TEXTS, {"volume": {"create": True, "existingClaim": ""}} if create else {})
     manifests = helm.template(odd, namespace="2024")
     assert not conform(manifests, schemas)
     spec = find_object(manifests, "Deployment", "yes-gateway")["spec"]["template"]["spec"]
@@ -348,7 +346,7 @@ def test_spark_pods_have_extra_parts(helm: Helm) -> None:
 def test_gateway_waits_before_it_stops_unless_values_say_otherwise(
     helm: Helm, gateway: Values, lifecycle: Mapping[str, Any] | None
 ) -> None:
-    manifests = helm.template(with_values(MINIMAL, {"gateway": gateway}))
+    manifests = helm.template(with_values(CERTIFIED, {"gateway": gateway}))
     assert _container(manifests, "gateway").get("lifecycle") == lifecycle
     assert "lifecycle" not in _container(manifests, "reaper")
 
@@ -363,7 +361,7 @@ def test_spread_constraint_keeps_own_selector(helm: Helm) -> None:
     spread = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"}
     own = {"matchLabels": {"team": "data"}}
     constraints = [{**spread, "labelSelector": own}, {**spread, "labelSelector": {}}, spread]
-    manifests = helm.template(with_values(MINIMAL, {"gateway": {"topologySpreadConstraints": constraints}}))
+    manifests = helm.template(with_values(CERTIFIED, {"gateway": {"topologySpreadConstraints": constraints}}))
     deployment = find_object(manifests, "Deployment", "lodge-gateway")["spec"]
     rendered = deployment["template"]["spec"]["topologySpreadConstraints"]
     assert [each["labelSelector"] for each in rendered] == [own, {}, deployment["selector"]]
@@ -372,7 +370,7 @@ def test_spread_constraint_keeps_own_selector(helm: Helm) -> None:
 
 def test_autoscaler_decides_about_replicas(helm: Helm) -> None:
     assert find_object(helm.template(MINIMAL), "Deployment", "lodge-gateway")["spec"]["replicas"] == 2
-    manifests = helm.template(with_values(MINIMAL, {"gateway": {"autoscaling": {"enabled": True}}}))
+    manifests = helm.template(with_values(CERTIFIED, {"gateway": {"autoscaling": {"enabled": True}}}))
     deployment = find_object(manifests, "Deployment", "lodge-gateway")
     assert "replicas" not in deployment["spec"]
     (autoscaler,) = of_kind(manifests, "HorizontalPodAutoscaler")
@@ -386,7 +384,7 @@ def test_autoscaler_decides_about_replicas(helm: Helm) -> None:
 
 def test_autoscaler_can_use_other_metrics_alone(helm: Helm) -> None:
     autoscaling = {**EVERYTHING["gateway"]["autoscaling"], "cpu": ""}
-    manifests = helm.template(with_values(MINIMAL, {"gateway": {"autoscaling": autoscaling}}))
+    manifests = helm.template(with_values(CERTIFIED, {"gateway": {"autoscaling": autoscaling}}))
     (autoscaler,) = of_kind(manifests, "HorizontalPodAutoscaler")
     assert autoscaler["spec"]["metrics"] == autoscaling["metrics"]
 
@@ -421,7 +419,7 @@ def test_default_workspace_can_be_removed(helm: Helm, tmp_path: Path) -> None:
 
 def test_raw_files_can_be_in_any_storage(helm: Helm, tmp_path: Path) -> None:
     lakes = {"s3": "s3://lake", "gs": "gs://lake/raw", "azure": "abfss://c@account.dfs.core.windows.net/raw"}
-    settings = _settings_of(helm.template(with_values(MINIMAL, {"workspaces": lakes})), tmp_path)
+    settings = _settings_of(helm.template(with_values(CERTIFIED, {"workspaces": lakes})), tmp_path)
     assert {name: settings.workspace[name] for name in lakes} == lakes
 
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from http import HTTPStatus
-from pathlib import Path
 
 import pytest
+import yaml
 from kubernetes import config
 
 from tests.cluster.cluster import Cluster
-from tests.helm.chart import MINIMAL, with_values
-from tests.helm.releases import Releases
+from tests.cluster.processes import wait_until
+from tests.helm.chart import CERTIFIED, CHART, Helm, Values, of_kind, with_values
 
 SESSIONS = "/apis/sparklodge.io/v1alpha1/namespaces/{namespace}/connectsessions"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
@@ -19,26 +19,29 @@ EVENTS = "/apis/events.k8s.io/v1/namespaces/{namespace}/events"
 Forbidden = Callable[[str, str], bool]
 """Whether a request such as ``GET /api/v1/nodes`` is forbidden to an account."""
 
+GRANT_SECONDS = 30.0
+KINDS = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+
 
 @pytest.fixture(scope="module")
-def forbidden(chart_cluster: Cluster, chart_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Forbidden:
-    """Install a release, and return a check of single requests.
+def forbidden(chart_cluster: Cluster, helm: Helm) -> Forbidden:
+    return _create_check(chart_cluster, helm, CERTIFIED)
+
+
+def _create_check(cluster: Cluster, helm: Helm, values: Values) -> Forbidden:
+    """Create the accounts of a release with their permissions, and return a check of single requests.
 
     Allowed requests name missing objects or are dry runs, so they change nothing.
     """
-    return _create_check(Releases(chart_cluster, tmp_path_factory.mktemp("rights")))
-
-
-def _create_check(releases: Releases) -> Forbidden:
-    releases.install()
-    elsewhere = releases.cluster.namespace("elsewhere")
-    accounts = {
-        name: releases.cluster.service_account(releases.namespace, f"lodge-{name}") for name in ("gateway", "reaper")
-    }
+    namespace, elsewhere = cluster.namespace(), cluster.namespace("elsewhere")
+    cluster.apply([yaml.safe_load((CHART / "crds" / "connectsessions.yaml").read_text())])
+    manifests = helm.template(values, namespace=namespace)
+    cluster.apply([each for kind in KINDS for each in of_kind(manifests, kind)], namespace)
+    accounts = {name: cluster.service_account(namespace, f"lodge-{name}") for name in ("gateway", "reaper")}
     clients = {name: config.new_client_from_config(str(account.kubeconfig)) for name, account in accounts.items()}
 
     def is_forbidden(account: str, request: str) -> bool:
-        method, _, path = request.format(namespace=releases.namespace, elsewhere=elsewhere).partition(" ")
+        method, _, path = request.format(namespace=namespace, elsewhere=elsewhere).partition(" ")
         client = clients[account]
         query = [] if method == "GET" else [("dryRun", "All")]
         headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
@@ -53,6 +56,7 @@ def _create_check(releases: Releases) -> Forbidden:
         response.read()
         return bool(response.status == HTTPStatus.FORBIDDEN)
 
+    wait_until(lambda: not is_forbidden("reaper", f"GET {CORE}/pods"), "the permissions are known", GRANT_SECONDS)
     return is_forbidden
 
 
@@ -147,9 +151,7 @@ def test_accounts_may_do_nothing_else(forbidden: Forbidden) -> None:
 
 
 @pytest.mark.slow
-def test_reaper_without_node_permission_sees_no_nodes(chart_cluster: Cluster, tmp_path: Path) -> None:
-    releases = Releases(chart_cluster, tmp_path)
-    is_forbidden = _create_check(releases)
-    releases.upgrade(with_values(MINIMAL, {"rbac": {"nodes": False}}))
+def test_reaper_without_node_permission_sees_no_nodes(chart_cluster: Cluster, helm: Helm) -> None:
+    is_forbidden = _create_check(chart_cluster, helm, with_values(CERTIFIED, {"rbac": {"nodes": False}}))
     assert is_forbidden("reaper", "GET /api/v1/nodes")
     assert not is_forbidden("reaper", f"GET {CORE}/pods")

@@ -12,7 +12,18 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from tests.helm.cases import CASES, EVERYTHING
-from tests.helm.chart import CHART, MINIMAL, Helm, Manifest, Values, configuration, find_object, of_kind, with_values
+from tests.helm.chart import (
+    CERTIFIED,
+    CHART,
+    MINIMAL,
+    Helm,
+    Manifest,
+    Values,
+    configuration,
+    find_object,
+    of_kind,
+    with_values,
+)
 
 SECRETS_PATH = "/etc/lodge-secrets"
 CERT_MANAGER = ("--api-versions", "cert-manager.io/v1")
@@ -112,7 +123,7 @@ def test_cert_manager_issues_from_an_authority_of_the_release(helm: Helm) -> Non
 
 @pytest.mark.parametrize("values", CASES.values(), ids=CASES.keys())
 def test_files_of_the_configuration_are_mounted(helm: Helm, values: Values) -> None:
-    manifests = helm.template(values)
+    manifests = helm.template_all(values)
     content = yaml.safe_load(configuration(manifests))
     mounted = secret_files(pod_of(manifests, "gateway", content["instance"])).keys()
     assert mounted == paths_below(content)
@@ -147,7 +158,7 @@ def test_secrets_are_only_files(helm: Helm) -> None:
 
 
 def test_files_are_readable_without_a_group(helm: Helm) -> None:
-    manifests = helm.template(with_values(MINIMAL, {"podSecurityContext": {"fsGroup": None}}))
+    manifests = helm.template(with_values(CERTIFIED, {"podSecurityContext": {"fsGroup": None}}))
     (volume,) = (volume for volume in pod_of(manifests, "gateway")["volumes"] if volume["name"] == "secrets")
     assert volume["projected"]["defaultMode"] == 0o444
 
@@ -198,11 +209,17 @@ def test_network_policy_closes_only_the_ports_of_spark_connect(helm: Helm) -> No
 
 
 def notes(helm: Helm, values: Values) -> str:
-    return helm.run("install", "lodge", CHART, "--dry-run=client", "--namespace", "here", values=values)
+    """Return the notes of a release. Their commands must be complete."""
+    output = helm.run("install", "lodge", CHART, "--dry-run=client", "--namespace", "here", values=values)
+    text = output.partition("NOTES:")[2]
+    assert "<no value>" not in text
+    commands = "\n".join(line for line in text.splitlines() if line.startswith("  "))
+    subprocess.run(["/bin/bash", "-n"], input=commands, text=True, check=True)
+    return text
 
 
 def test_notes_tell_how_to_connect(helm: Helm) -> None:
-    text = notes(helm, MINIMAL).partition("NOTES:")[2]
+    text = notes(helm, MINIMAL)
     assert "sc://lodge.here.svc:15002/;use_ssl=true;token=$TOKEN" in text
     assert "kubectl --namespace here create token default --audience lodge" in text
     assert "get secret lodge-self-signed --output 'jsonpath={.data.ca\\.crt}' | base64 --decode > ca.crt" in text
@@ -210,29 +227,27 @@ def test_notes_tell_how_to_connect(helm: Helm) -> None:
 
 
 def test_notes_warn_of_insecure_values(helm: Helm) -> None:
-    text = notes(helm, CASES["no authentication"]).partition("NOTES:")[2]
+    text = notes(helm, CASES["no authentication"])
     assert "WARNING: authentication.allowUnauthenticated is true" in text
     assert "WARNING: tls.enabled is false. Everybody who sees the traffic can read the data. Set" in text
     assert "sc://lodge.here.svc:15002\n" in text
-    without_tls = notes(helm, with_values(MINIMAL, {"tls": {"enabled": False}})).partition("NOTES:")[2]
+    without_tls = notes(helm, with_values(MINIMAL, {"tls": {"enabled": False}}))
     assert "can read the data and the tokens of the clients" in without_tls
     assert "PySpark sends a token only through TLS, except to localhost." in without_tls
     assert ".svc:" not in without_tls.partition("PySpark sends")[2].partition("To create")[0]
-    both = notes(helm, EVERYTHING).partition("NOTES:")[2]
+    both = notes(helm, EVERYTHING)
     assert "Clients with certificates connect to    sc://front.here.svc:8443/;use_ssl=true" in both
 
 
-@pytest.mark.parametrize("values", CASES.values(), ids=CASES.keys())
-def test_commands_of_the_notes_are_complete(helm: Helm, values: Values) -> None:
-    text = notes(helm, values).partition("NOTES:")[2]
-    assert "<no value>" not in text
-    commands = "\n".join(line for line in text.splitlines() if line.startswith("  "))
-    subprocess.run(["/bin/bash", "-n"], input=commands, text=True, check=True)
+@pytest.mark.parametrize("name", ["defaults", "only certificates", "tokens and a certificate of the own"])
+def test_commands_of_the_notes_are_complete(helm: Helm, name: str) -> None:
+    """Render the values on which the notes depend and which no other test renders."""
+    assert notes(helm, CASES[name])
 
 
 def test_notes_tell_how_to_connect_from_outside(helm: Helm) -> None:
     def text(**gateway: object) -> str:
-        return notes(helm, with_values(MINIMAL, {"gateway": gateway})).partition("NOTES:")[2]
+        return notes(helm, with_values(CERTIFIED, {"gateway": gateway}))
 
     assert ".status.loadBalancer.ingress[0]" in text(service={"type": "LoadBalancer"})
     assert ".spec.ports[0].nodePort" in text(service={"type": "NodePort"})
@@ -267,15 +282,15 @@ def test_check_is_a_client_with_a_token_and_the_authority(helm: Helm) -> None:
     assert authority["secret"]["name"] == "lodge-self-signed"
     given = {"helmTest": {"token": {"secretName": "mine"}}, "authentication": {"kubernetes": {"enabled": False}}}
     tokens = {"authentication": {"tokens": {"secretName": "tokens"}}}
-    (pod,) = of_kind(helm.template(with_values(MINIMAL, tokens, given)), "Pod")
+    (pod,) = of_kind(helm.template(with_values(CERTIFIED, tokens, given)), "Pod")
     assert pod["spec"]["volumes"][1]["projected"]["sources"][0]["secret"]["name"] == "mine"
     nothing = {"helmTest": {"token": {"secretName": ""}}}
-    assert not of_kind(helm.template(with_values(MINIMAL, tokens, given, nothing)), "Pod")
+    assert not of_kind(helm.template(with_values(CERTIFIED, tokens, given, nothing)), "Pod")
 
 
 def test_check_reaches_gateways_that_only_some_clients_may_reach(helm: Helm) -> None:
     clients = [{"namespaceSelector": {"matchLabels": {"team": "data"}}}]
-    manifests = helm.template(with_values(MINIMAL, {"networkPolicy": {"clients": clients}}))
+    manifests = helm.template(with_values(CERTIFIED, {"networkPolicy": {"clients": clients}}))
     policy = find_object(manifests, "NetworkPolicy", "lodge-gateway")
     (pod,) = of_kind(manifests, "Pod")
     selectors = [peer["podSelector"]["matchLabels"] for peer in policy["spec"]["ingress"][0]["from"][1:]]

@@ -22,7 +22,9 @@ import yaml
 from kubernetes.client import CoordinationV1Api, CustomObjectsApi, EventsV1Api
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.processes import DIES_WITH_PARENT, START_SECONDS, wait_until
+from tests.cluster.pauses import paused_between_directories
+from tests.cluster.processes import DIES_WITH_PARENT, REQUEST_SECONDS, START_SECONDS, wait_until
+from tests.fixture_types import WaitUntil
 from tests.reaper.sessions import TABLE, create_location, create_record
 from workspace.files.session_locations import FileSessionLocations
 from workspace.identifiers import ReplicaId, SessionUuid
@@ -35,7 +37,7 @@ from workspace.record_store import StoredRecord
 
 CRD = Path(__file__).parents[3] / "helm" / "lodge" / "crds" / "connectsessions.yaml"
 INSTANCE = "lodge"
-RENEWAL_SECONDS = 0.5
+RENEWAL_SECONDS = 1.0
 
 RIGHTS: Sequence[Mapping[str, Sequence[str]]] = [
     {
@@ -267,6 +269,16 @@ class KubernetesWorld:
             )
 
 
+@pytest.fixture(name="wait_until", scope="session")
+def wait_until_fixture() -> WaitUntil:
+    """Return a function that asks less often than that of other tests, because most questions are requests."""
+
+    def wait(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+        wait_until(condition, what, seconds, REQUEST_SECONDS)
+
+    return wait
+
+
 @pytest.fixture(scope="module")
 def cluster_with_sessions(cluster: Cluster) -> Cluster:
     """The shared cluster with the ConnectSession CRD."""
@@ -282,10 +294,10 @@ def new_world(
     yield from _worlds(cluster_with_sessions, namespace, tmp_path)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def own_cluster(cluster_programs: None) -> Iterator[Cluster]:
     """A cluster of its own whose API server may stop: the controllers of the shared one would need long to recover."""
-    with Cluster() as cluster:
+    with paused_between_directories("own_cluster", Cluster()) as cluster:
         cluster.apply(list(yaml.safe_load_all(CRD.read_text())))
         yield cluster
 

@@ -12,7 +12,7 @@ from images.builder import TARGETS, Builder, Image
 from tests.images.sandbox import Sandbox
 from tests.images.tools import require_image_tools
 
-FILES = ("client.py", "spark.conf", "spark_programme.sh")
+FILES = ("spark.conf", "spark_programme.sh")
 
 
 @pytest.fixture(scope="package")
@@ -36,7 +36,6 @@ def sandboxes(
     """The mounted images by target."""
     files = tmp_path_factory.mktemp("files")
     files.chmod(0o755)
-    (files / "animals.csv").write_text("name,legs\nant,6\nbee,6\ncow,4\n")
     for name in FILES:
         shutil.copy(Path(__file__).with_name(name), files)
     with ExitStack() as stack:

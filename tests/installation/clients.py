@@ -6,10 +6,9 @@ from types import TracebackType
 from typing import Self
 
 from tests.chaos.checking_clients import CheckingClient
-from tests.cluster.processes import wait_until
-from tests.installation.installation import Installation
+from tests.installation.installation import Installation, wait_until
 
-CLIENTS = 4
+CLIENTS = 3
 _PROGRESS_SECONDS = 180.0
 
 

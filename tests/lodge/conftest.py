@@ -1,42 +1,66 @@
 """Real ``lodge`` processes, each with its own working directory and state directory."""
 
 import os
+import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from tests.cluster.processes import DIES_WITH_PARENT
+from tests.gateway_forks import ForkedGateway
 
 DEADLINE_SECONDS = 120
 
 
+class StartedLodge(ForkedGateway):
+    """A running ``lodge``.
+
+    Attributes:
+        stdout: Its standard output.
+    """
+
+    def __init__(self, arguments: Sequence[str], directory: Path, output: Path, errors: Path) -> None:
+        os.mkfifo(output)
+        super().__init__(arguments, directory, output, errors)
+        self.stdout = output.open()
+
+
 @dataclass
 class Lodge:
-    """Runs the command ``lodge`` without the settings in the environment of the tests."""
+    """Runs ``lodge`` without the settings in the environment of the tests."""
 
     directory: Path
     state: Path
-    started: list["subprocess.Popen[str]"] = field(default_factory=list)
+    started: list["StartedLodge | subprocess.Popen[str]"] = field(default_factory=list)
 
     def run(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-        """Run the command until it ends."""
-        return subprocess.run(
-            [sys.executable, "-m", "lodge", *arguments],
-            cwd=self.directory,
-            env=self._environment(variables),
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_SECONDS,
-            check=False,
-        )
+        """Run a fork until it ends."""
+        output, errors = self._new_file("out"), self._new_file("err")
+        with self._settings(variables):
+            process = ForkedGateway(arguments, self.directory, output, errors)
+        try:
+            status = process.wait(DEADLINE_SECONDS)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(arguments, status, output.read_text(), errors.read_text())
 
-    def start(self, *arguments: str, log: Path, **variables: str) -> "subprocess.Popen[str]":
+    def start(self, *arguments: str, log: Path, **variables: str) -> StartedLodge:
+        """Start a fork."""
+        log.write_text("")
+        with self._settings(variables):
+            process = StartedLodge(arguments, self.directory, self._new_file("fifo"), log)
+        self.started.append(process)
+        return process
+
+    def start_command(self, *arguments: str, log: Path, **variables: str) -> "subprocess.Popen[str]":
+        """Start the command itself."""
         with log.open("w") as stderr:
             process = subprocess.Popen(
                 [*DIES_WITH_PARENT, sys.executable, "-m", "lodge", *arguments],
@@ -48,6 +72,14 @@ class Lodge:
             )
         self.started.append(process)
         return process
+
+    @contextmanager
+    def _settings(self, variables: dict[str, str]) -> Iterator[None]:
+        with mock.patch.dict(os.environ, self._environment(variables), clear=True):
+            yield
+
+    def _new_file(self, suffix: str) -> Path:
+        return self.directory.parent / f"lodge-{secrets.token_hex(4)}.{suffix}"
 
     def _environment(self, variables: dict[str, str]) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("LODGE_")}
@@ -79,7 +111,9 @@ def lodge_in(directory: Path) -> Iterator[Lodge]:
     finally:
         for process in lodge.started:
             process.kill()
-            process.communicate()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
 
 
 @pytest.fixture(scope="session")

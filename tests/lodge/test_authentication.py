@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-import subprocess
 import urllib.request
 import uuid
 from collections.abc import Iterator
@@ -51,14 +50,12 @@ class Serving:
         common = [f"backend: ['sc://127.0.0.1:{self._backend_port}']", f"workspace: {{dfs.tmp: '{root}'}}"]
         self.config.write_text("\n".join([*common, "audit_log: none", "reaper: false", *lines]))
 
-    def start(self, *options: str) -> "subprocess.Popen[str]":
+    def start(self, *options: str) -> None:
         arguments = ("serve", f"--config={self.config}", "--listen=127.0.0.1:0", *options)
-        process: subprocess.Popen[str] = self._lodge.start(*arguments, log=self.log_file)
-        assert process.stdout is not None
-        ready = re.match(r"Lodge is ready at sc://(\S+)", process.stdout.readline())
+        self.process = self._lodge.start(*arguments, log=self.log_file)
+        ready = re.match(r"Lodge is ready at sc://(\S+)", self.process.stdout.readline())
         assert ready, self.log_file.read_text()
-        self.process, self.address = process, ready[1]
-        return process
+        self.address = ready[1]
 
     def call(self, token: str | None = None, *, user: str = "mallory", key: str = "authorization") -> None:
         """Call the gateway.

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lodge.cli import main
 from tests.conftest import LodgeProcess
+from tests.identity.methods import create_token
 
 pytestmark = pytest.mark.slow
 
@@ -29,8 +31,7 @@ def test_check_sends_a_token_uses_a_table_and_leaves_nothing(
     start_lodge: Callable[..., LodgeProcess], spark_server: str, tmp_path: Path
 ) -> None:
     tokens, token, wrong = tmp_path / "tokens.yaml", tmp_path / "token", tmp_path / "wrong"
-    command = [sys.executable, "-m", "lodge", "token", "create", "--file", str(tokens), "--principal", "ada"]
-    token.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    token.write_text(create_token(tokens, "ada"))
     wrong.write_text("nothing;=%41==")
     settings = tmp_path / "lodge.yaml"
     settings.write_text(f"authentication: [{{kind: tokens, file: {tokens}}}]")
@@ -70,10 +71,9 @@ def test_check_of_a_silent_address_ends() -> None:
     assert f"lodge: The check of [{address}] failed: it has not finished after 3 seconds" in result.stderr
 
 
-def test_unreadable_token_is_one_line(tmp_path: Path) -> None:
+def test_unreadable_token_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "token").write_bytes(b"\xff")
     for file in ("token", "absent"):
-        result = check("sc://localhost:1", "--token-file", str(tmp_path / file))
-        assert result.returncode == 1
-        assert result.stderr.startswith(f"lodge: The token file [{tmp_path / file}] cannot be read: ")
-        assert len(result.stderr.splitlines()) == 1
+        assert main(["check", "sc://localhost:1", "--token-file", str(tmp_path / file)]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"lodge: The token file [{tmp_path / file}] cannot be read: ")

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -7,8 +9,10 @@ import pytest
 from lodge.settings import ServeSettings
 
 
-def test_version_is_that_of_the_distribution(lodge: Any) -> None:
-    assert lodge.run("--version").stdout == f"lodge {version('spark-lodge')}\n"
+def test_version_is_that_of_the_distribution() -> None:
+    """The command itself runs; the other tests run forks."""
+    done = subprocess.run([sys.executable, "-m", "lodge", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"lodge {version('spark-lodge')}\n"
 
 
 def test_help_of_serve_explains_every_setting(lodge: Any) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,16 +18,13 @@ from pyspark.sql.connect.session import SparkSession
 from lodge.embedded_spark import embedded_spark
 from lodge.errors import StartError
 from tests.cluster.processes import children_of
+from tests.conftest import QUICK_COMPILER
 from tests.fixture_types import Eventually
 
 READY = re.compile(r"Lodge is ready at (sc://127\.0\.0\.1:\d+)\n")
-QUERY = """
-import sys
-from pyspark.sql.connect.session import SparkSession
-spark = SparkSession.builder.remote(sys.argv[1]).create()
-print(spark.range(7).count())
-spark.stop()
-"""
+ARGUMENTS = ("serve", "--listen=127.0.0.1:0", "--spark-driver-memory=1g")
+JAVA = {"JDK_JAVA_OPTIONS": QUICK_COMPILER}
+"""Variables for Spark."""
 
 
 def processes_of(marker: Path) -> set[int]:
@@ -58,6 +54,19 @@ def assert_only_lodge_may_connect(log: str, children: set[int]) -> None:
     assert not processes_of(Path(token.decode())), "the token is visible in the list of processes"
 
 
+def file_of_pyspark(address: str) -> str:
+    """Return the file from which Spark's Python processes import PySpark."""
+
+    def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"file": [sys.modules["pyspark"].__file__]})
+
+    session = SparkSession.builder.remote(f"{address}/").create()
+    ((file,),) = session.range(1).mapInArrow(find, "file string").collect()
+    session.stop()
+    return str(file)
+
+
 def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -78,14 +87,10 @@ def test_serve_leaves_nothing_behind_even_when_killed(
     lodge: Any, tmp_path: Path, private: Path, eventually: Eventually
 ) -> None:
     log = tmp_path / "log"
-    arguments = ("serve", "--listen=127.0.0.1:0", "--spark-driver-memory=1g")
-    process = lodge.start(*arguments, log=log, TMPDIR=str(private))
+    process = lodge.start_command(*ARGUMENTS, log=log, TMPDIR=str(private), **JAVA)
     ready = READY.fullmatch(process.stdout.readline())
     assert ready, log.read_text()
-    answer = subprocess.run(
-        [sys.executable, "-c", QUERY, ready[1]], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert answer.stdout == "7\n", answer.stderr
+    assert file_of_pyspark(ready[1]) == pyspark.__file__, "an import from Spark's pyspark.zip takes half a second more"
     started = children_of(process.pid)
     assert len(started) == 2, "a Spark and a reaper"
     assert_only_lodge_may_connect(log.read_text(), started)
@@ -101,7 +106,7 @@ def test_serve_leaves_nothing_behind_even_when_killed(
     assert [text.index(event) for event in events] == sorted(text.index(event) for event in events)
     assert "Traceback" not in text
 
-    killed = lodge.start(*arguments, log=log, TMPDIR=str(private))
+    killed = lodge.start_command(*ARGUMENTS, log=log, TMPDIR=str(private), **JAVA)
     eventually(lambda: len(children_of(killed.pid)) >= 1 and processes_of(private), "Spark is starting")
     begun = children_of(killed.pid) | processes_of(private)
     killed.kill()
@@ -109,28 +114,11 @@ def test_serve_leaves_nothing_behind_even_when_killed(
     eventually(lambda: not any(is_running(pid) for pid in begun), f"all of {begun} are dead")
 
 
-def file_of_pyspark(address: str) -> str:
-    """Return the file from which Spark's Python processes import PySpark."""
-
-    def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            yield pa.RecordBatch.from_pydict({"file": [sys.modules["pyspark"].__file__]})
-
-    session = SparkSession.builder.remote(f"{address}/").create()
-    ((file,),) = session.range(1).mapInArrow(find, "file string").collect()
-    session.stop()
-    return str(file)
-
-
 @pytest.mark.slow
-def test_serve_uses_the_installed_pyspark_and_stops_with_status_1_when_its_spark_dies(
-    lodge: Any, tmp_path: Path, private: Path
-) -> None:
+def test_serve_stops_with_status_1_when_its_spark_dies(lodge: Any, tmp_path: Path, private: Path) -> None:
     log = tmp_path / "log"
-    process = lodge.start("serve", "--listen=127.0.0.1:0", "--spark-driver-memory=1g", log=log, TMPDIR=str(private))
-    ready = READY.fullmatch(process.stdout.readline())
-    assert ready, log.read_text()
-    assert file_of_pyspark(ready[1]) == pyspark.__file__, "an import from Spark's pyspark.zip takes half a second more"
+    process = lodge.start_command(*ARGUMENTS, log=log, TMPDIR=str(private), **JAVA)
+    assert READY.fullmatch(process.stdout.readline()), log.read_text()
     pids = [pid for pid in children_of(process.pid) if b"java" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     assert len(pids) == 1
     os.kill(pids[0], signal.SIGKILL)

@@ -49,15 +49,13 @@ def run_server(**variables: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_grpc_accepts_our_settings_and_logs_nothing_when_a_child_starts():
-    assert run_server().stderr == ""
+def test_grpc_accepts_our_settings_which_children_do_not_inherit() -> None:
+    done = run_server()
+    assert done.stderr == "", "gRPC logs nothing when a child starts"
+    assert done.stdout == "None None\n"
 
 
-def test_children_do_not_inherit_our_grpc_settings():
-    assert run_server().stdout == "None None\n"
-
-
-def test_the_operators_own_setting_wins():
+def test_the_operators_own_setting_wins() -> None:
     done = run_server(GRPC_EXPERIMENTS="no_such_experiment")
     assert done.stdout == "no_such_experiment None\n"
     assert "Unknown experiment: no_such_experiment" in done.stderr

@@ -16,7 +16,7 @@ from tests.cache import hold_lock, user_cache
 from tests.conftest import REPOSITORY
 
 ENVIRONMENTS = REPOSITORY / "build" / "environments"
-SLOW_COPY = "pyspark.zip"
+SLOW_COPY = "lib/python*/site-packages/pyspark/python/lib/pyspark.zip"
 """A second copy of PySpark, which Spark's Python processes prefer, and compile each time."""
 
 
@@ -58,6 +58,8 @@ def python_environment() -> Callable[..., Path]:
                     pip = [installed, "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
                     subprocess.run([*pip, *requirements], check=True)
                 (directory / ".installed").touch()
+            for copy in directory.glob(SLOW_COPY):
+                copy.unlink()
         return installed
 
     return create
@@ -75,7 +77,7 @@ def link_packages(names: Sequence[str], site: Path) -> None:
         waiting += [one.name for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
         for file in package.files or ():
             is_script = ".." in file.parts
-            if not is_script and file.name != SLOW_COPY:
+            if not is_script:
                 target = site / file
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.link(Path(str(package.locate_file(file))), target)

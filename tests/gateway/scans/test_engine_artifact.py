@@ -98,99 +98,68 @@ def bare_lodge(running_bare_lodge, bare_spark):
 
 
 def test_scans_work_at_a_backend_without_lodge(connect, bare_lodge):
+    """The first scan is that of a view. A clone of the session can scan too."""
     spark = connect(bare_lodge)
-    check_scans(spark)
-    assert len(sent(bare_lodge, spark)) == 1  # 1
-
-
-def test_sessions_get_the_engine_for_their_first_scan_only(connect, bare_lodge):
-    first, second = connect(bare_lodge), connect(bare_lodge)
-    assert first.sql("select 1").collect() == [(1,)]
-    first.sql("create temporary table t as select 1 as a")
-    assert not sent(bare_lodge, first)
-    assert second.table("dfs.`events`").count() == 2
-    assert not sent(bare_lodge, first)
-    assert first.table("dfs.`events`").schema.fieldNames()[:2] == ["id", "tags"]
-    assert first.table("dfs.`events`").count() == 2
-    assert len(sent(bare_lodge, first)) == len(sent(bare_lodge, second)) == 1
-
-
-def test_two_first_scans_at_the_same_time_bring_the_engine_once(connect, bare_lodge):  # 1
-    spark = connect(bare_lodge)
-    with ThreadPoolExecutor(4) as pool:
-        counts = list(pool.map(lambda _: spark.table("dfs.`events`").count(), range(4)))
-    assert counts == [2] * 4
-    assert len(sent(bare_lodge, spark)) == 1
-
-
-def test_two_gateways_bring_the_engine_to_one_session(connect, bare_lodge, bare_spark, start_lodge):  # 2
-    other = start_lodge(backend=bare_spark.address, beside=bare_lodge)
-    spark = connect(bare_lodge)
-    assert spark.table("dfs.`events`").count() == 2
-    same = connect(other, session_id=spark.session_id)
-    assert same.table("dfs.`events`").count() == 2
-    assert not sent(other, same)
-
-
-def test_clone_of_a_session_scans(connect, bare_lodge):
-    spark = connect(bare_lodge)
-    assert spark.table("dfs.`events`").count() == 2
+    spark.table("dfs.`events`").select("id").createOrReplaceTempView("v")
+    assert spark.sql("select count(*) from v").collect() == [(2,)]
     clone = spark.cloneSession()
     try:
         assert clone.table("dfs.`events`").count() == 2
     finally:
         clone.stop()
+    check_scans(spark)
+    assert len(sent(bare_lodge, spark)) == 1  # 1
 
 
-def test_view_of_a_scan_works_in_the_session(connect, bare_lodge):
-    spark = connect(bare_lodge)
-    spark.table("dfs.`events`").select("id").createOrReplaceTempView("v")
-    assert spark.sql("select count(*) from v").collect() == [(2,)]
+def test_sessions_get_the_engine_for_their_first_scans_only(connect, bare_lodge, bare_spark, start_lodge):
+    """Several first scans at the same time bring it once. Another gateway finds it."""
+    first, second = connect(bare_lodge), connect(bare_lodge)
+    assert first.sql("select 1").collect() == [(1,)]
+    first.sql("create temporary table t as select 1 as a")
+    with ThreadPoolExecutor(4) as pool:
+        counts = list(pool.map(lambda _: second.table("dfs.`events`").count(), range(4)))
+    assert counts == [2] * 4
+    assert not sent(bare_lodge, first)
+    assert first.table("dfs.`events`").schema.fieldNames()[:2] == ["id", "tags"]
+    assert len(sent(bare_lodge, first)) == len(sent(bare_lodge, second)) == 1  # 1
+    other = start_lodge(backend=bare_spark.address, beside=bare_lodge)
+    same = connect(other, session_id=second.session_id)
+    assert same.table("dfs.`events`").count() == 2
+    assert not sent(other, same)  # 2
 
 
-def test_backend_with_the_engine_gets_nothing(connect, lodge):
-    spark = connect(lodge)
-    assert spark.table("dfs.`amount.csv`").count() == 4
-    assert not sent(lodge, spark)
+def test_backend_with_the_engine_gets_nothing(lodge, shared_spark):
+    assert shared_spark.table("dfs.`amount.csv`").count() == 4
+    assert not sent(lodge, shared_spark)
 
 
-def test_new_server_at_the_same_address_gets_the_engine(
-    connect, start_spark, start_lodge, python_environment, tmp_path
-):
-    python = python_environment(NEEDED)
-    before, after = tmp_path / "before", tmp_path / "after"
-    before.mkdir()
-    after.mkdir()
-    address = {"spark.connect.grpc.binding.port": str(free_port())}
-    server = start_spark(before, more=address, python=python)
-    gateway = start_lodge(backend=server.address)
-    make_files(gateway)
-    assert connect(gateway).table("dfs.`events`").count() == 2
-    server.process.kill()
-    server.process.wait()
-    start_spark(after, more=address, python=python)
-    spark = connect(gateway)
-    assert spark.table("dfs.`events`").count() == 2
-    assert len(sent(gateway, spark)) == 1
+@pytest.mark.timeout(1200)  # the first time, pip installs Spark
+def test_servers_that_follow_each_other_at_an_address(connect, start_spark, start_lodge, python_environment, tmp_path):
+    """The first server has another version of Spark. Its successor has another version of the engine, and is refused.
 
-
-def test_installed_engine_of_another_version_is_refused(
-    connect, start_spark, start_lodge, python_environment, tmp_path
-):  # 3
-    """A server looks for data sources once, so the test has a server of its own."""
-    installed = tmp_path / "installed"
+    A server looks for data sources once, so the test needs servers of its own.
+    """
+    before, after, installed = (tmp_path / name for name in ("before", "after", "installed"))
     for package in ("engine", "pyspark_lodge"):
         shutil.copytree(REPOSITORY / package, installed / package, ignore=shutil.ignore_patterns("__pycache__"))
     with (installed / "engine" / "file_scan.py").open("a") as module:
         module.write("\n# another version\n")
-    directory = tmp_path / "spark"
-    directory.mkdir()
-    server = start_spark(directory, ["env", f"PYTHONPATH={installed}"], python=python_environment(NEEDED))
+    before.mkdir()
+    after.mkdir()
+    address = {"spark.connect.grpc.binding.port": str(free_port())}
+    other = python_environment(["pyspark==4.2.0", "pyarrow==26.0.1", "numpy==2.4.6"])
+    server = start_spark(before, more=address, python=other)
     gateway = start_lodge(backend=server.address)
     make_files(gateway)
     spark = connect(gateway)
+    check_scans(spark)
+    assert len(sent(gateway, spark)) == 1
+    server.process.kill()
+    server.process.wait()
+    start_spark(after, ["env", f"PYTHONPATH={installed}"], address, python_environment(NEEDED))
+    spark = connect(gateway)
     for _ in range(2):
-        with pytest.raises(AnalysisException, match="Install the same version, or remove Lodge") as raised:
+        with pytest.raises(AnalysisException, match="Install the same version, or remove Lodge") as raised:  # 1, 3
             spark.table("dfs.`events`").count()
         assert raised.value.getCondition() == "LODGE_OTHER_ENGINE"
     assert spark.sql("select 1").collect() == [(1,)]
@@ -213,14 +182,3 @@ def test_executors_without_a_package_are_named(connect, bare_lodge, bare_spark, 
     with pytest.raises(AnalysisException, match=rf"its executors has no package \[{missing}\]\.") as raised:
         spark.sql("select * from dfs.`people.csv`").collect()
     assert raised.value.getCondition() == "LODGE_BACKEND_PYTHON"
-
-
-@pytest.mark.timeout(1200)  # the first time, pip installs Spark
-def test_scans_work_with_another_version_of_spark(connect, start_spark, python_environment, start_lodge, tmp_path):
-    python = python_environment(["pyspark==4.2.0", "pyarrow==26.0.1", "numpy==2.4.6"])
-    server = start_spark(tmp_path, python=python)
-    gateway = start_lodge(backend=server.address)
-    make_files(gateway)
-    spark = connect(gateway)
-    check_scans(spark)
-    assert len(sent(gateway, spark)) == 1

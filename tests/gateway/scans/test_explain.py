@@ -39,7 +39,7 @@ def scans(text):
     return rest.strip().splitlines()
 
 
-@pytest.mark.parametrize("mode", ["", "extended", "formatted", "cost"])
+@pytest.mark.parametrize("mode", ["", "formatted", "cost"])
 def test_statement_names_files_and_origin(spark, folder, mode):
     (folder / "new.json").write_text('{"a":2}\n')
     text = explain(spark, f"explain {mode} select a from dfs.`{folder.name}` where a > 1")

@@ -23,7 +23,7 @@ from tests.workspace.kubernetes.tcp_proxy import TcpProxy
 pytestmark = pytest.mark.slow
 
 SECONDS = 60.0
-ROWS = 60_000
+ROWS = 6_000
 WITH_EARLY_PROGRESS = """
 import sys
 from gateway.scans import discovery_progress, kept_statements
@@ -85,15 +85,22 @@ class SlowFolder:
         self.released.touch()
 
 
+@pytest.fixture(scope="module")
+def occupying_session(spark_server):
+    """The session that occupies the cores of the backend. It keeps its Python processes from test to test."""
+    session = SparkSession.builder.remote(f"{spark_server}/").create()
+    yield session
+    session.stop()
+
+
 @pytest.fixture
-def folder(lodge, spark_server, tmp_path, tmp_path_factory):
+def folder(lodge, occupying_session, tmp_path, tmp_path_factory):
     """A directory in three files, at a backend whose cores are all occupied until it is released."""
     path = lodge.files / tmp_path_factory.mktemp("folder").name
     path.mkdir()
     for part in range(3):
         rows = range(part, ROWS, 3)
         (path / f"{part}.json").write_text("".join(f'{{"a": {number}}}\n' for number in rows))
-    session = SparkSession.builder.remote(f"{spark_server}/").create()
     released = tmp_path / "released"
 
     def occupy(batches):
@@ -103,14 +110,13 @@ def folder(lodge, spark_server, tmp_path, tmp_path_factory):
                 time.sleep(0.05)
             yield batch
 
-    with running(session.range(0, 2, 1, 2).mapInArrow(occupy, "id long").collect) as occupation:
+    with running(occupying_session.range(0, 2, 1, 2).mapInArrow(occupy, "id long").collect) as occupation:
         try:
             wait_until(lambda: len(list(tmp_path.iterdir())) == 2 or occupation.done(), "both cores are busy", SECONDS)
             yield SlowFolder(path.name, released)
         finally:
             released.touch()
             occupation.result(SECONDS)
-            session.stop()
 
 
 class Progress:
@@ -123,13 +129,19 @@ class Progress:
         self.stages += [stage.stage_id for stage in stages or ()]
 
 
+@pytest.fixture
+def progress(spark):
+    handler = Progress()
+    spark.registerProgressHandler(handler)
+    yield handler
+    spark.removeProgressHandler(handler)
+
+
 def rows_of(spark, folder):
     return sorted(row.a for row in spark.table(f"dfs.`{folder.name}`").collect())
 
 
-def test_progress_of_discovery_and_of_the_statement_reach_the_client(own_spark, folder, tmp_path):
-    progress = Progress()
-    own_spark.registerProgressHandler(progress)
+def test_progress_of_discovery_and_of_the_statement_reach_the_client(spark, progress, folder, tmp_path):
     reported = tmp_path / "reported"
 
     @udf(returnType=LongType())
@@ -139,7 +151,7 @@ def test_progress_of_discovery_and_of_the_statement_reach_the_client(own_spark, 
             time.sleep(0.05)
         return number
 
-    query = own_spark.table(f"dfs.`{folder.name}`").select(wait("a").alias("a"))
+    query = spark.table(f"dfs.`{folder.name}`").select(wait("a").alias("a"))
     with running(query.collect) as rows:
         wait_until(lambda: progress.stages or rows.done(), "the handler was called", SECONDS)
         of_discovery = set(progress.stages)
@@ -152,12 +164,10 @@ def test_progress_of_discovery_and_of_the_statement_reach_the_client(own_spark, 
     assert len(of_discovery) == 1
 
 
-def test_interrupt_ends_a_discovery_with_progress(own_spark, folder):
-    progress = Progress()
-    own_spark.registerProgressHandler(progress)
-    with running(lambda: rows_of(own_spark, folder)) as rows:
+def test_interrupt_ends_a_discovery_with_progress(spark, progress, folder):
+    with running(lambda: rows_of(spark, folder)) as rows:
         wait_until(lambda: progress.stages or rows.done(), "the handler was called", SECONDS)
-        assert len(own_spark.interruptAll()) == 1
+        assert len(spark.interruptAll()) == 1
         with pytest.raises(PySparkException, match="OPERATION_CANCELED"):
             rows.result(SECONDS)
 
@@ -195,11 +205,15 @@ def test_client_whose_gateway_was_killed_can_run_the_statement_again(start_early
 
 
 class Client:
-    """A client of its own session that sends messages without the retries of PySpark."""
+    """A client of a session that sends messages without the retries of PySpark."""
 
-    def __init__(self):
-        self._identity = {"session_id": str(uuid.uuid4()), "operation_id": str(uuid.uuid4())}
+    def __init__(self, session_id):
+        self._identity = {"session_id": session_id, "operation_id": str(uuid.uuid4())}
         self._identity["user_context"] = base_pb2.UserContext(user_id="ann")
+
+    @property
+    def operation_id(self):
+        return self._identity["operation_id"]
 
     def start_statement(self):
         self._identity["operation_id"] = str(uuid.uuid4())
@@ -269,15 +283,32 @@ def second_stub(request, stub, other_lodge):
             yield other
 
 
-@pytest.fixture
-def client():
-    return Client()
+@pytest.fixture(scope="module")
+def session_id():
+    return str(uuid.uuid4())
 
 
 @pytest.fixture
-def other_table(client, stub):
+def clients(session_id):
+    """Two clients that send statements in the same session."""
+    return Client(session_id), Client(session_id)
+
+
+@pytest.fixture
+def client(session_id):
+    return Client(session_id)
+
+
+@pytest.fixture
+def name():
+    """A name of a table or a view that the session does not have."""
+    return f"t_{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def other_table(client, stub, name):
     """A temporary table of the session. Lodge examines lasting views only in sessions that have one."""
-    list(client.execute(stub, "create temporary table other (a int)"))
+    list(client.execute(stub, f"create temporary table {name} (a int)"))
     client.start_statement()
 
 
@@ -306,34 +337,45 @@ def test_discovery_is_one_operation_with_the_statement(client, stub, folder):
     assert len({each.response_id for each in responses}) == len(responses)
 
 
-def test_client_that_lost_its_stream_after_discovery_receives_all_rows(client, stub, second_stub, folder):
-    stream = client.execute(stub, f"select * from dfs.`{folder.name}`")
-    last_response_id = next(stream).response_id
+def texts_of(folder, name):
+    """Return a query and the creation of a table."""
+    query = f"select * from dfs.`{folder.name}`"
+    return query, f"create temporary table {name} as {query}"
+
+
+RESULTS = (list(range(ROWS)), ["0_0"])
+"""The results of these statements."""
+
+
+def test_client_that_lost_its_stream_after_discovery_receives_the_result(clients, stub, second_stub, folder, name):
+    texts = texts_of(folder, name)
+    streams = [each.execute(stub, text) for each, text in zip(clients, texts, strict=True)]
+    last_response_ids = [next(stream).response_id for stream in streams]
+    clients[1].release(stub, last_response_ids[1])
     folder.release()
-    list(stream)
-    responses = list(client.reattach(second_stub, last_response_id))
-    assert rows_in(responses) == list(range(ROWS))
-    assert responses[-1].HasField("result_complete")
+    for number, client in enumerate(clients):
+        list(streams[number])
+        responses = list(client.reattach(second_stub, last_response_ids[number]))
+        assert rows_in(responses) == RESULTS[number]
+        assert responses[-1].HasField("result_complete")
 
 
-@pytest.mark.parametrize("is_released", [True, False])
-def test_lost_statement_does_not_begin_later(client, stub, second_stub, folder, is_released):
-    stream = client.execute(stub, f"select * from dfs.`{folder.name}`")
-    last_response_id = next(stream).response_id
-    with pytest.raises(grpc.RpcError, match="LODGE_DISCOVERY_LOST"):
-        list(client.reattach(second_stub, last_response_id))
-    if is_released:
-        client.release(second_stub)
-    else:
-        with pytest.raises(grpc.RpcError, match="LODGE_DISCOVERY_LOST"):  # also if the answer was lost
-            list(client.reattach(second_stub, last_response_id))
+def test_lost_statement_does_not_begin_later(clients, stub, second_stub, folder):
+    """One client releases its statement. The other one asks again, as if the answer was lost."""
+    streams = {each: each.execute(stub, f"select * from dfs.`{folder.name}`") for each in clients}
+    last_response_ids = {each: next(stream).response_id for each, stream in streams.items()}
+    for each in (*clients, clients[1]):
+        with pytest.raises(grpc.RpcError, match="LODGE_DISCOVERY_LOST"):
+            list(each.reattach(second_stub, last_response_ids[each]))
+    clients[0].release(second_stub)
     folder.release()
-    with pytest.raises(grpc.RpcError, match=r"INVALID_HANDLE\.OPERATION_(ALREADY_EXISTS|ABANDONED)"):
-        list(stream)
+    for stream in streams.values():
+        with pytest.raises(grpc.RpcError, match=r"INVALID_HANDLE\.OPERATION_(ALREADY_EXISTS|ABANDONED)"):
+            list(stream)
 
 
-def test_lost_creation_of_a_table_does_not_begin_later(client, stub, second_stub, folder):
-    creation = f"create temporary table t as select * from dfs.`{folder.name}`"
+def test_lost_creation_of_a_table_does_not_begin_later(client, stub, second_stub, folder, name):
+    creation = f"create temporary table {name} as select * from dfs.`{folder.name}`"
     stream = client.execute(stub, creation)
     last_response_id = next(stream).response_id
     assert is_of_discovery(last_response_id)
@@ -344,11 +386,11 @@ def test_lost_creation_of_a_table_does_not_begin_later(client, stub, second_stub
     with pytest.raises(grpc.RpcError, match=r"LODGE_DISCOVERY_LOST|INVALID_HANDLE\.OPERATION_ALREADY_EXISTS"):
         list(stream)
     client.start_statement()
-    assert rows_in(client.execute(second_stub, "show tables")) == []
+    assert rows_in(client.execute(second_stub, f"show tables like '{name}'")) == []
     client.start_statement()
     list(client.execute(second_stub, creation))
     client.start_statement()
-    assert rows_in(client.execute(second_stub, "select * from t")) == list(range(ROWS))
+    assert rows_in(client.execute(second_stub, f"select * from {name}")) == list(range(ROWS))
 
 
 @pytest.mark.usefixtures("other_table")
@@ -384,47 +426,35 @@ def execute_until_the_deadline(client, stub, text):
     pytest.fail("the statement has no progress")
 
 
-@pytest.mark.parametrize("statement", ["select * from dfs.`{}`", "create temporary table t as select * from dfs.`{}`"])
-def test_statement_continues_after_the_deadline_of_its_stream(client, patient_lodge, folder, statement):
-    with stub_of(patient_lodge) as stub:
-        last_response_id = execute_until_the_deadline(client, stub, statement.format(folder.name))
-        assert is_of_discovery(last_response_id)
-        client.reattach(stub, last_response_id).cancel()  # before it has received anything
-        again = client.reattach(stub, last_response_id)
-        assert is_of_discovery(next(again).response_id)
+def test_statements_continue_after_the_deadline_of_their_streams(clients, patient_lodge, folder, name):
+    with stub_of(patient_lodge) as stub, ThreadPoolExecutor(2) as threads:
+        last = list(threads.map(execute_until_the_deadline, clients, [stub] * 2, texts_of(folder, name)))
+        streams = []
+        for client, last_response_id in zip(clients, last, strict=True):
+            assert is_of_discovery(last_response_id)
+            client.reattach(stub, last_response_id).cancel()  # before it has received anything
+            streams.append(client.reattach(stub, last_response_id))
+            assert is_of_discovery(next(streams[-1]).response_id)
         folder.release()
-        responses = list(again)
-    assert rows_in(responses) == (["0_0"] if "create" in statement else list(range(ROWS)))
-    assert responses[-1].HasField("result_complete")
+        for stream, expected in zip(streams, RESULTS, strict=True):
+            responses = list(stream)
+            assert rows_in(responses) == expected
+            assert responses[-1].HasField("result_complete")
 
 
-def test_client_that_lost_its_stream_after_discovery_follows_the_creation_of_its_table(
-    client, stub, second_stub, folder
-):
-    stream = client.execute(stub, f"create temporary table t as select * from dfs.`{folder.name}`")
-    last_response_id = next(stream).response_id
-    client.release(stub, last_response_id)
+def test_interrupted_statements_do_not_continue(clients, stub, folder):
+    """The second statement has lost its stream."""
+    streams = [each.execute(stub, f"select * from dfs.`{folder.name}`") for each in clients]
+    last_response_ids = [next(stream).response_id for stream in streams]
+    streams[1].cancel()
+    time.sleep(1)  # the gateway keeps the statement; nothing shows this
+    assert {each.operation_id for each in clients} <= set(clients[0].interrupt_all(stub).interrupted_ids)
+    with pytest.raises(grpc.RpcError, match="OPERATION_CANCELED"):
+        list(streams[0])
     folder.release()
-    list(stream)
-    responses = list(client.reattach(second_stub, last_response_id))
-    assert rows_in(responses) == ["0_0"]
-    assert responses[-1].HasField("result_complete")
-
-
-@pytest.mark.parametrize("has_stream", [True, False])
-def test_interrupted_statement_does_not_continue(client, stub, folder, has_stream):
-    stream = client.execute(stub, f"select * from dfs.`{folder.name}`")
-    last_response_id = next(stream).response_id
-    if not has_stream:
-        stream.cancel()
-        time.sleep(1)  # the gateway keeps the statement; nothing shows this
-    assert client.interrupt_all(stub).interrupted_ids
-    if has_stream:
-        with pytest.raises(grpc.RpcError, match="OPERATION_CANCELED"):
-            list(stream)
-    folder.release()
-    with pytest.raises(grpc.RpcError, match="LODGE_DISCOVERY_LOST"):
-        list(client.reattach(stub, last_response_id))
+    for client, last_response_id in zip(clients, last_response_ids, strict=True):
+        with pytest.raises(grpc.RpcError, match="LODGE_DISCOVERY_LOST"):
+            list(client.reattach(stub, last_response_id))
 
 
 def test_first_seconds_of_a_discovery_send_nothing(start_lodge, spark_server, client, lodge, folder):

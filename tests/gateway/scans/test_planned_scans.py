@@ -246,22 +246,23 @@ def busy(lodge, tmp_path):
     session.stop()
 
 
-@pytest.mark.parametrize("way", ["interruptAll", "interruptTag"])
-def test_interrupt_ends_the_discovery(restored_spark, folder, busy, way):
+def _is_over(interrupt, running):
+    return interrupt() or running.done()
+
+
+def test_interrupt_ends_the_discovery(restored_spark, folder, busy):
     write(folder / "1.json", {"a": 1})
 
     def discover():
         restored_spark.addTag("discovery")  # of this thread
         return scan(restored_spark, folder)
 
-    interrupt = (
-        restored_spark.interruptAll if way == "interruptAll" else partial(restored_spark.interruptTag, "discovery")
-    )
     with ThreadPoolExecutor(1) as thread:
-        running = thread.submit(discover)
-        wait_until(lambda: interrupt() or running.done(), "the statement is interrupted", SECONDS)
-        with pytest.raises(PySparkException, match="OPERATION_CANCELED"):
-            running.result(SECONDS)
+        for interrupt in (restored_spark.interruptAll, partial(restored_spark.interruptTag, "discovery")):
+            running = thread.submit(discover)
+            wait_until(partial(_is_over, interrupt, running), "the statement is interrupted", SECONDS)
+            with pytest.raises(PySparkException, match="OPERATION_CANCELED"):
+                running.result(SECONDS)
 
 
 def test_interrupt_by_operation_id_ends_the_discovery_of_a_new_table(restored_spark, folder, busy):

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 
 pytestmark = pytest.mark.slow
 
-FILES = 1000
+FILES = 200
 
 
 def rows(frame):
@@ -47,16 +47,17 @@ def test_missing_field_of_a_short_row_is_null_with_get_or_min_fields(spark, fold
         spark.sql(f"select * from {name} with (min_fields = 2, header = true)").collect()
 
 
-@pytest.mark.parametrize(
-    ("suffix", "compress"),
-    [("gz", gzip.compress), ("bz2", bz2.compress), ("zst", with_arrow("zstd")), ("lz4", with_arrow("lz4"))],
-)
-def test_compressed_text_and_json_in_another_encoding_are_read(spark, folder, suffix, compress):
-    (folder / f"a.csv.{suffix}").write_bytes(compress("name\nZoé\n".encode("utf-16")))
-    (folder / f"a.json.{suffix}").write_bytes(compress('{"name": "Jürgen"}\n'.encode("utf-16")))
-    for path, options, name in (("a.csv", "header = true, ", "Zoé"), ("a.json", "", "Jürgen")):
-        scan = f"dfs.`{folder.name}/{path}.{suffix}` with ({options}encoding = 'utf-16')"
-        assert rows(spark.sql(f"select name from {scan}")) == [(name,)]
+def test_compressed_text_and_json_in_another_encoding_are_read(spark, folder):
+    codecs = {"gz": gzip.compress, "bz2": bz2.compress, "zst": with_arrow("zstd"), "lz4": with_arrow("lz4")}
+    queries, expected = [], []
+    for suffix, compress in codecs.items():
+        (folder / f"a.csv.{suffix}").write_bytes(compress("name\nZoé\n".encode("utf-16")))
+        (folder / f"a.json.{suffix}").write_bytes(compress('{"name": "Jürgen"}\n'.encode("utf-16")))
+        for path, options, name in (("a.csv", "header = true, ", "Zoé"), ("a.json", "", "Jürgen")):
+            scan = f"dfs.`{folder.name}/{path}.{suffix}` with ({options}encoding = 'utf-16')"
+            queries.append(f"select '{path}.{suffix}' path, name from {scan}")
+            expected.append((f"{path}.{suffix}", name))
+    assert sorted(rows(spark.sql(" union all ".join(queries)))) == sorted(expected)
 
 
 def test_describe_shows_the_columns_of_files(spark, folder):
@@ -69,15 +70,9 @@ def test_describe_shows_the_columns_of_files(spark, folder):
         ("m", "struct<x:string>", None),
         ("l", "array<boolean>", None),
     ]
-    for text in (
-        "desc dfs.`{}`",
-        "describe table dfs.`{}`",
-        "desc extended dfs.`{}`",
-        "describe query select * from dfs.`{}`",
-    ):
+    for text in ("desc extended dfs.`{}`", "describe query select * from dfs.`{}`"):
         assert ("m", "struct<x:string>", None) in rows(spark.sql(text.format(folder.name)))
-    for text in ("show columns in dfs.`{}`", "show columns from dfs.`{}`"):
-        assert rows(spark.sql(text.format(folder.name))) == [("n",), ("m",), ("l",)]
+    assert rows(spark.sql(f"show columns in dfs.`{folder.name}`")) == [("n",), ("m",), ("l",)]
 
 
 def test_references_joined_by_commas_each_have_their_options(spark, folder):
@@ -101,7 +96,7 @@ def test_pattern_with_many_matches_reads_each_file_once(spark, folder):
     expected = {
         "*/*.csv": range(FILES),
         "**/*.csv": range(FILES),
-        "d[0-4]/0?0*.csv": [n for n in range(FILES) if n // 10 % 10 == 0 and n % 10 < 5],
+        "d[0-4]/00?*.csv": [n for n in range(FILES) if n < 100 and n % 10 < 5],
     }
     for pattern, numbers in expected.items():
         found = rows(spark.sql(query.format(folder.name, pattern)))

@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,13 +52,15 @@ class GoClient:
         return [json.loads(line) for line in output.splitlines()]
 
 
-def build_go_client(directory: Path) -> GoClient:
-    """Compile the program, or skip the test if Go is missing."""
+def build_go_client() -> GoClient:
+    """Compile the program once into the user's cache directory, or skip the test if Go is missing."""
     go = shutil.which("go")
     if go is None:
         skip_missing("Go is not installed. Install it, and put it on PATH.")
-    run_program([go, "build", "-o", directory / "errors", "."], cwd=HERE / "go")
-    return GoClient(directory / "errors")
+    sources = HERE / "go"
+    inputs = [file.read_text() for file in sorted(sources.iterdir())]
+    built = _build_once("go", inputs, lambda to: run_program([go, "build", "-o", to / "errors", "."], cwd=sources))
+    return GoClient(built / "errors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +89,7 @@ class ScalaClient:
 
 
 def build_scala_client() -> ScalaClient:
-    """Compile the program with the Scala compiler of Spark, once into the user's cache directory.
-
-    Later runs use the same classes, unless the program or the version of Spark has changed.
-    """
+    """Compile the program with the Scala compiler of Spark, once into the user's cache directory."""
     java = shutil.which("java")
     assert java is not None
     client = next((JARS / "connect-repl").glob("spark-connect-client-jvm_*.jar"))
@@ -98,17 +97,23 @@ def build_scala_client() -> ScalaClient:
     class_path = os.pathsep.join(map(str, libraries))
     source = HERE / "scala" / "Errors.scala"
     inputs = [*(jar.name for jar in libraries), source.read_text()]
-    key = hashlib.sha256("\n".join(inputs).encode()).hexdigest()[:12]
-    classes = user_cache() / "clients" / "scala" / key
-    if not classes.exists():
-        classes.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=classes.parent) as directory:
-            built = Path(directory, "classes")
-            built.mkdir()
-            _compile_scala(java, class_path, source, built)
-            with contextlib.suppress(OSError):  # a concurrent run was faster
-                built.rename(classes)
+    classes = _build_once("scala", inputs, lambda to: _compile_scala(java, class_path, source, to))
     return ScalaClient(java, f"{classes}{os.pathsep}{class_path}")
+
+
+def _build_once(language: str, inputs: Sequence[str], build: Callable[[Path], object]) -> Path:
+    """Return a directory in the user's cache directory with what a function builds from the inputs."""
+    key = hashlib.sha256("\n".join(inputs).encode()).hexdigest()[:12]
+    path = user_cache() / "clients" / language / key
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as directory:
+            built = Path(directory, "built")
+            built.mkdir()
+            build(built)
+            with contextlib.suppress(OSError):  # a concurrent run was faster
+                built.rename(path)
+    return path
 
 
 def _compile_scala(java: str, class_path: str, source: Path, directory: Path) -> None:

@@ -251,9 +251,9 @@ def test_scala_client_shows_text_condition_and_sql_state(
 
 
 @pytest.fixture(scope="module")
-def go_errors(statements, tmp_path_factory):
+def go_errors(statements):
     """Return what the Go client shows: text, condition and SQLSTATE."""
-    client = build_go_client(tmp_path_factory.mktemp("go"))
+    client = build_go_client()
     cases = statements(IN_ALL_CLIENTS)
     return dict(zip(cases, client.run(list(cases.values())), strict=True))
 

@@ -22,8 +22,8 @@ MALFORMED = {
 
 
 @pytest.fixture
-def spark(restored_spark):
-    return restored_spark
+def spark(shared_spark):
+    return shared_spark
 
 
 @pytest.fixture
@@ -39,13 +39,14 @@ def rows(frame):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MALFORMED)
-def test_error_names_the_malformed_file_and_the_session_continues(spark, folder, name):
-    path = folder / name
-    pq.write_table(pa.table({"a": [1, 2]}), path)
-    MALFORMED[name](path)
-    with pytest.raises(PySparkException, match=rf"\[LODGE_MALFORMED_FILE\] '{folder.name}/{name}' in workspace 'dfs'"):
-        spark.sql(f"select * from dfs.`{folder.name}/{name}`").collect()
+def test_error_names_the_malformed_file_and_the_session_continues(spark, folder):
+    for name, damage in MALFORMED.items():
+        path = folder / name
+        pq.write_table(pa.table({"a": [1, 2]}), path)
+        damage(path)
+        text = rf"\[LODGE_MALFORMED_FILE\] '{folder.name}/{name}' in workspace 'dfs'"
+        with pytest.raises(PySparkException, match=text):
+            spark.sql(f"select * from dfs.`{folder.name}/{name}`").collect()
     assert rows(spark.sql("select 1")) == [(1,)]
 
 

@@ -230,37 +230,27 @@ def _requests(session_id: str, operation_id: str, victim: str):
     ]
 
 
-METHODS = [f"{name}-{index}" for index, (name, _) in enumerate(_requests("", "", ""))]
-
-
-@pytest.fixture
-def victim(connect_as):
-    """A new session of ada with a temporary table. The attacker has never used its id."""
-    spark = connect_as("ada")
-    spark.sql("create temporary table secret as select 'swordfish' a").collect()
-    return spark
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("index", range(len(METHODS)), ids=METHODS)
-def test_session_and_operation_of_another_principal_do_not_exist(guarded, victim, index):
-    operation_id = str(uuid.uuid4())
-    read = base_pb2.ExecutePlanRequest(session_id=victim.session_id, operation_id=operation_id)
+def test_session_and_operation_of_another_principal_do_not_exist(guarded, connect_as):
+    """The attacker gets the same answers for the ids of another principal as for ids that nobody uses."""
+    victim = connect_as("ada")
+    victim.sql("create temporary table secret as select 'swordfish' a").collect()
+    read = base_pb2.ExecutePlanRequest(session_id=victim.session_id, operation_id=str(uuid.uuid4()))
     read.plan.root.sql.query = "select * from dfs.tmp.secret"
     read.request_options.add().reattach_options.reattachable = True
-    owner = Raw(guarded, "ada")
+    reattach = base_pb2.ReattachExecuteRequest(session_id=victim.session_id, operation_id=read.operation_id)
+    owner, attacker = Raw(guarded, "ada"), Raw(guarded, "bob")
     assert "swordfish" in owner.outcome("ExecutePlan", read, {})  # the backend keeps the operation
-    random_session, random_operation = str(uuid.uuid4()), str(uuid.uuid4())
-    attacker = Raw(guarded, "bob")
-    outcomes = []
-    for session_id, operation in ((victim.session_id, operation_id), (random_session, random_operation)):
-        method, request = _requests(session_id, operation, "ada")[index]
-        outcomes.append(attacker.outcome(method, request, {session_id: "SESSION", operation: "OPERATION"}))
-    assert "swordfish" not in outcomes[0]
-    assert _without_ids(outcomes[0]) == _without_ids(outcomes[1])
+    ids = ((victim.session_id, read.operation_id), (str(uuid.uuid4()), str(uuid.uuid4())))
+    for (method, attack), (_, guess) in zip(*(_requests(*each, "ada") for each in ids), strict=True):
+        outcomes = [
+            attacker.outcome(method, request, {session_id: "SESSION", operation_id: "OPERATION"})
+            for request, (session_id, operation_id) in zip((attack, guess), ids, strict=True)
+        ]
+        assert "swordfish" not in outcomes[0]
+        assert _without_ids(outcomes[0]) == _without_ids(outcomes[1]), method
+        assert "swordfish" in owner.outcome("ReattachExecute", reattach, {}), method
     assert victim.sql("select * from secret").collect()[0].a == "swordfish"
-    reattach = base_pb2.ReattachExecuteRequest(session_id=victim.session_id, operation_id=operation_id)
-    assert "swordfish" in owner.outcome("ReattachExecute", reattach, {})
 
 
 def _without_ids(text: str) -> str:

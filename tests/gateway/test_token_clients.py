@@ -14,12 +14,20 @@ from tests.identity.provider import Flaw, IdentityProvider
 pytestmark = pytest.mark.slow
 
 CLIENT = """
-import sys
+import json, sys
 from pyspark.sql.connect.session import SparkSession
-spark = SparkSession.builder.remote(sys.argv[1]).create()
-spark.sql("create temporary table t as select 1 a").collect()
-print(spark.table("t").collect()[0].a, flush=True)
-spark.stop()
+
+def run(address):
+    spark = SparkSession.builder.remote(address).create()
+    spark.sql("create temporary table t as select 1 a").collect()
+    print(json.dumps(spark.table("t").collect()[0].a), flush=True)
+    spark.stop()
+
+for address in sys.argv[1:]:
+    try:
+        run(address)
+    except Exception as error:
+        print(json.dumps(str(error)), flush=True)
 """
 CLIENT_SECONDS = 120
 
@@ -50,19 +58,21 @@ def guarded(start_lodge, spark_server, tmp_path_factory):
     return gateway, authority, provider, tokens, token
 
 
-def connect(guarded, token):
-    """Run a client with a token, and return its process."""
+def connect(guarded, tokens):
+    """Run a client that connects with each token, and return the value that it reads, or its error, for each."""
     gateway, authority, *_ = guarded
     environment = os.environ | {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(authority.certificate)}
-    address = gateway.address if token is None else f"{gateway.address};token={token}"
-    return subprocess.run(
-        [sys.executable, "-c", CLIENT, address],
+    addresses = [gateway.address if token is None else f"{gateway.address};token={token}" for token in tokens]
+    done = subprocess.run(
+        [sys.executable, "-c", CLIENT, *addresses],
         env=environment,
         capture_output=True,
         text=True,
         timeout=CLIENT_SECONDS,
         check=False,
     )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def principals(guarded):
@@ -72,9 +82,8 @@ def principals(guarded):
 
 def test_token_of_lodge_and_of_the_identity_provider_work(guarded):
     _, _, provider, _, token = guarded
-    for each in (token, *(provider.token("ada", key=key) for key in provider.keys)):
-        done = connect(guarded, each)
-        assert done.stdout == "1\n", done.stderr
+    accepted = [token, *(provider.token("ada", key=key) for key in provider.keys)]
+    assert connect(guarded, accepted) == [1] * len(accepted)
     assert principals(guarded) == {"ada", "idp:ada"}
     assert token not in guarded[0].log()
 
@@ -85,13 +94,12 @@ def test_refused_client_reads_the_reason(guarded):
     change_token(tokens, revoked)
     expired = provider.flawed_token("ada", Flaw.EXPIRED)
     forged = provider.flawed_token("ada", Flaw.HS256_WITH_PUBLIC_KEY)
-    for token, reason in (
-        (None, "it has no credentials"),
-        (revoked, "the credentials are not valid"),
-        (forged, "the credentials are not valid"),
-        (expired, "the credentials have expired"),
-    ):
-        done = connect(guarded, token)
-        assert done.returncode != 0
-        assert f"The gateway did not authenticate this call: {reason}." in done.stderr
-        assert "LODGE_UNAUTHENTICATED" in done.stderr
+    refused = {
+        None: "it has no credentials",
+        revoked: "the credentials are not valid",
+        forged: "the credentials are not valid",
+        expired: "the credentials have expired",
+    }
+    for error, reason in zip(connect(guarded, refused), refused.values(), strict=True):
+        assert f"The gateway did not authenticate this call: {reason}." in error
+        assert "LODGE_UNAUTHENTICATED" in error

@@ -16,10 +16,9 @@ from tests.identity.provider import IdentityProvider
 from tests.identity.recorder import Recorder
 
 KINDS = (
+    "combined",  # tests the JWTs between the other methods
     "tokens",
-    "jwt",
     "certificate",
-    "combined",
     pytest.param("kubernetes", marks=[pytest.mark.slow, pytest.mark.cluster]),
 )
 TARGET = re.compile(r"sc://([^/;\s]+)")
@@ -83,8 +82,6 @@ def make_methods(
     match request.param:
         case "tokens":
             return [TokensMethod(directory, provider)]
-        case "jwt":
-            return [JwtMethod(provider)]
         case "certificate":
             return [CertificateMethod(directory, provider)]
         case "combined":

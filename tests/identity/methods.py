@@ -1,9 +1,9 @@
 """The authentication methods as tests configure them, each with valid and invalid credentials."""
 
 import hashlib
-import subprocess
-import sys
+import io
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,11 +15,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from kubernetes.client import AuthenticationV1Api, CoreV1Api
 
+from lodge.cli import main
 from tests.cluster.cluster import Cluster
 from tests.identity.certificates import DAY, CertificateAuthority, CertificateFiles
 from tests.identity.provider import AUDIENCE, HOUR_SECONDS, Flaw, IdentityProvider, SigningKey, flawed
-
-TOKEN_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,10 +283,11 @@ class KubernetesMethod:
 
 def create_token(file: Path, principal: str, *options: str) -> str:
     """Add a token to a token file with the command ``lodge token create``, and return the token."""
-    command = [sys.executable, "-m", "lodge", "token", "create", "--file", str(file), "--principal", principal]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=TOKEN_SECONDS, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip().splitlines()[-1]
+    output = io.StringIO()
+    with redirect_stdout(output):
+        status = main(["token", "create", "--file", str(file), "--principal", principal, *options])
+    assert status == 0
+    return output.getvalue().strip()
 
 
 def change_token(file: Path, token: str, **changes: str) -> None:

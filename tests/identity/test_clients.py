@@ -6,7 +6,7 @@ Each client runs as a program of its own, as its users run it. The recorder show
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,11 +32,12 @@ PYSPARK = """
 import sys
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
-try:
-    print(spark.sql(sys.argv[2]).first().status)
-except PySparkException as error:
-    print(error)
+for remote in sys.argv[2:]:
+    spark = SparkSession.builder.remote(remote).create()
+    try:
+        print(spark.sql(sys.argv[1]).first().status)
+    except PySparkException as error:
+        print(str(error).replace("\\n", " "))
 """
 
 
@@ -72,21 +73,27 @@ def site(
     return Site(f"sc://localhost:{port}/;use_ssl=true", token, authority.certificate)
 
 
-Client = Callable[[str], str]
-"""Runs `STATEMENT` with a connection string, and returns what the client shows: ``connected`` or an error."""
+Client = Callable[[Sequence[str]], Sequence[str]]
+"""Runs `STATEMENT` with each connection string, and returns what the client shows: ``connected`` or an error."""
 
 
 @pytest.fixture(scope="module")
 def pyspark_client(site: Site) -> Client:
     variables = {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(site.authority)}
-    return lambda remote: run_program([sys.executable, "-c", PYSPARK, remote, STATEMENT], variables=variables)
+    command = [sys.executable, "-c", PYSPARK, STATEMENT]
+    return lambda remotes: run_program([*command, *remotes], variables=variables).splitlines()
 
 
 @pytest.fixture(scope="module")
-def go_client(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Client:
-    client = build_go_client(tmp_path_factory.mktemp("go"))
+def go_client(site: Site) -> Client:
+    client = build_go_client()
     variables = {"SSL_CERT_FILE": str(site.authority)}
-    return lambda remote: json.dumps(client.run([(remote, STATEMENT)], variables)[0] or "connected")
+
+    def run(remotes: Sequence[str]) -> Sequence[str]:
+        shown = client.run([(remote, STATEMENT) for remote in remotes], variables)
+        return [json.dumps(each) if each else "connected" for each in shown]
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -98,18 +105,18 @@ def scala_client(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Client
     run_program(["keytool", "-importcert", *options, "-file", site.authority, "-keystore", store])
     trust = [f"-Djavax.net.ssl.trustStore={store}", "-Djavax.net.ssl.trustStorePassword=changeit"]
 
-    def run(remote: str) -> str:
-        _, text, _, _ = client.run([(remote, STATEMENT)], trust)[0]
-        return text or "connected"
+    def run(remotes: Sequence[str]) -> Sequence[str]:
+        shown = client.run([(remote, STATEMENT) for remote in remotes], trust)
+        return [text or "connected" for _, text, _, _ in shown]
 
     return run
 
 
 @pytest.fixture(scope="module")
-def rust_client(site: Site) -> Iterator[Client]:
+def rust_client(site: Site) -> Client:
     program = build_rust_client()
     variables = {"SSL_CERT_FILE": str(site.authority)}
-    yield lambda remote: run_program([program, remote, STATEMENT], variables=variables)
+    return lambda remotes: [run_program([program, each, STATEMENT], variables=variables) for each in remotes]
 
 
 def build_rust_client() -> Path:
@@ -130,28 +137,19 @@ def build_rust_client() -> Path:
 
 @pytest.mark.timeout(RUST_BUILD_SECONDS + 120)
 @pytest.mark.parametrize("name", ["pyspark_client", "go_client", "scala_client", "rust_client"])
-def test_client_connects_over_tls_with_a_token(
+def test_client_connects_over_tls_with_a_token_and_shows_why_it_was_refused(
     name: str, site: Site, recorder: Recorder, request: pytest.FixtureRequest
 ) -> None:
     client: Client = request.getfixturevalue(name)
     position = len(recorder.calls)
-    assert "connected" in client(f"{site.remote};token={site.token}")
-    executions = [call for call in recorder.since(position) if call.method == "ExecutePlan"]
-    assert executions
-    for call in recorder.since(position):
-        for message in call.messages:
-            assert BY_NAME[call.method].decode(message).user_context.user_id == "ada"
-        assert not {"authorization", "authentication"} & {key for key, _ in call.metadata}
-
-
-@pytest.mark.timeout(RUST_BUILD_SECONDS + 120)
-@pytest.mark.parametrize("name", ["pyspark_client", "go_client", "scala_client"])
-def test_client_shows_why_it_was_refused(
-    name: str, site: Site, recorder: Recorder, request: pytest.FixtureRequest
-) -> None:
-    client: Client = request.getfixturevalue(name)
-    position = len(recorder.calls)
-    shown = client(f"{site.remote};token={site.token[:-4]}AAAA")
-    assert "LODGE_UNAUTHENTICATED" in shown
-    assert "valid credentials" in shown
-    assert recorder.since(position) == []
+    tokens = (site.token, f"{site.token[:-4]}AAAA")
+    connected, refused = client([f"{site.remote};token={token}" for token in tokens])
+    assert "connected" in connected
+    assert "LODGE_UNAUTHENTICATED" in refused
+    assert "valid credentials" in refused
+    calls = recorder.since(position)
+    assert "ExecutePlan" in {call.method for call in calls}
+    requests = [BY_NAME[call.method].decode(message) for call in calls for message in call.messages]
+    assert len({request.session_id for request in requests}) == 1, "nothing of the refused session reaches the backend"
+    assert {request.user_context.user_id for request in requests} == {"ada"}
+    assert not {"authorization", "authentication"} & {key for call in calls for key, _ in call.metadata}

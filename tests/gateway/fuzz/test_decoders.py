@@ -10,18 +10,22 @@ from tests.gateway.fuzz.cases import make_case
 from tests.gateway.fuzz.checker import SparkReader, check_requests
 
 
-def test_all_decoders_read_the_same_request():
-    with SparkReader() as spark:
-        outcomes = check_requests(spark, Random(13), 4000)  # noqa: S311 - not for cryptography
-    assert min(outcomes[each] for each in ("read", "refused", "refused, but Spark reads it")) > 200, outcomes
+@pytest.fixture(scope="module")
+def spark():
+    with SparkReader() as reader:
+        yield reader
 
 
-def test_known_disagreement_is_refused():
+def test_all_decoders_read_the_same_request(spark):
+    outcomes = check_requests(spark, Random(13), 2000)  # noqa: S311 - not for cryptography
+    assert min(outcomes[each] for each in ("read", "refused", "refused, but Spark reads it")) > 100, outcomes
+
+
+def test_known_disagreement_is_refused(spark):
     """Java's decoder drops the upper bits of a tag, so it reads the second user."""
     session = b"\x0a\x24" + b"00000000-0000-0000-0000-000000000007"
     data = session + b"\x12\x05\x0a\x03ann" + b"\x92\x80\x80\x80\x80\x01\x05\x0a\x03bob"
-    with SparkReader() as spark:
-        (reading,) = spark.read([("Config", data)])
+    (reading,) = spark.read([("Config", data)])
     assert reading.user_id == "bob"
     with pytest.raises(GatewayError, match="shortest form"):
         read_request(data, "Config")

@@ -139,6 +139,16 @@ def connect(in_object_store: InAnObjectStore) -> Iterator[Callable[[], SparkSess
         session.stop()
 
 
+@pytest.fixture(scope="module")
+def shared_spark(in_object_store: InAnObjectStore) -> Iterator[SparkSession]:
+    session = SparkSession.builder.remote(in_object_store.address).create()
+    yield session
+    session.stop()
+
+
 @pytest.fixture
-def spark(connect: Callable[[], SparkSession]) -> SparkSession:
-    return connect()
+def spark(shared_spark: SparkSession) -> Iterator[SparkSession]:
+    """The shared session, without temporary tables."""
+    yield shared_spark
+    for table in shared_spark.sql("show temporary tables").collect():
+        shared_spark.sql(f"drop table {table.tableName}").collect()

@@ -6,6 +6,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.connect.session import SparkSession
 
+from tests.cluster.processes import Process
 from workspace.identifiers import SessionUuid
 
 pytestmark = pytest.mark.slow
@@ -15,17 +16,22 @@ ROWS = "select id, id % 3 as part, concat('name ', id) as name from range(100)"
 
 @pytest.fixture
 def session_uuid(spark: SparkSession, in_object_store: Any) -> SessionUuid:
-    """Return the UUID of the test's session."""
-    known = {stored.record.session_uuid for stored in in_object_store.records.list()}
+    """Return the UUID of the shared session, which has a table."""
     spark.sql("create temporary table first as select 1 as one").collect()
-    (new,) = {stored.record.session_uuid for stored in in_object_store.records.list()} - known
-    return new
+    records = [stored.record for stored in in_object_store.records.list()]
+    (found,) = [SessionUuid(record.session_uuid) for record in records if record.client_session_id == spark.session_id]
+    return found
 
 
 def names_of(in_object_store: Any, session_uuid: SessionUuid) -> set[str]:
     """Return the names of the table directories that exist."""
     files = (name.split("/") for name in in_object_store.storage.files())
     return {parts[1] for parts in files if parts[0] == session_uuid}
+
+
+def deletions(reaper: Process) -> int:
+    """Return how many locations a reaper has deleted, without a request to the object store."""
+    return reaper.log.read_text().count("session_location_deleted")
 
 
 def test_table_is_created_read_changed_and_dropped(
@@ -53,17 +59,18 @@ def test_table_is_created_read_changed_and_dropped(
         spark.table("t").collect()
 
 
-@pytest.mark.parametrize("clauses", ["using parquet partition by (part)", "using json", "using csv"])
-def test_values_round_trip_in_every_format_and_partition(spark: SparkSession, clauses: str) -> None:
-    spark.sql(f"create temporary table f {clauses} as {ROWS}").collect()
-    rows = spark.sql("select id, part, name from f order by id").collect()
-    assert [tuple(row) for row in rows] == [(n, n % 3, f"name {n}") for n in range(100)]
-    spark.sql("drop table f").collect()
+def test_values_round_trip_in_every_format_and_partition(spark: SparkSession) -> None:
+    for clauses in ("using parquet partition by (part)", "using json", "using csv"):
+        spark.sql(f"create temporary table f {clauses} as {ROWS}").collect()
+        rows = spark.sql("select id, part, name from f order by id").collect()
+        assert [tuple(row) for row in rows] == [(n, n % 3, f"name {n}") for n in range(100)], clauses
+        spark.sql("drop table f").collect()
 
 
 def test_failed_statement_leaves_no_object(
     spark: SparkSession, in_object_store: Any, session_uuid: SessionUuid, wait_until: Any
 ) -> None:
+    wait_until(lambda: not in_object_store.locations.trash_of(session_uuid), "earlier files are purged")
     before = names_of(in_object_store, session_uuid)
     with pytest.raises(PySparkException):
         spark.sql("create temporary table broken as select raise_error('no') from range(10)").collect()
@@ -96,19 +103,6 @@ def test_session_end_leaves_no_object(connect: Any, in_object_store: Any, wait_u
     assert session_uuid not in {stored.record.session_uuid for stored in in_object_store.records.list()}
 
 
-def test_reaper_removes_locations_of_killed_gateway(connect: Any, in_object_store: Any, wait_until: Any) -> None:
-    connect().sql(f"create temporary table t as {ROWS}").collect()
-    lost = in_object_store.locations.list()
-    with in_object_store.gateway.stopped():  # otherwise, the gateway adopts the sessions
-        wait_until(lambda: not in_object_store.locations.list() & lost, "the reaper removes the lost locations", 120)
-    kept = connect()
-    kept.sql(f"create temporary table t as {ROWS}").collect()
-    wait_until(lambda: not in_object_store.locations.trash(), "all their objects are gone", 60)
-    assert not any(in_object_store.storage.keys(session_uuid) for session_uuid in lost)
-    assert kept.table("t").count() == 100
-    assert "session_location_deleted" in in_object_store.reaper.log.read_text()
-
-
 def test_only_temporary_tables_can_be_created_and_read(spark: SparkSession) -> None:
     for statement in ("create table dfs.tmp.t as select 1", "create table dfs.t as select 1"):
         with pytest.raises(PySparkException, match="object store"):
@@ -120,3 +114,17 @@ def test_only_temporary_tables_can_be_created_and_read(spark: SparkSession) -> N
         spark.sql("drop table dfs.tmp.nothing").collect()
     assert spark.sql("show tables in dfs.tmp").collect() == []
     assert spark.sql("drop table if exists dfs.tmp.nothing").collect()
+
+
+def test_reaper_removes_locations_of_killed_gateway(connect: Any, in_object_store: Any, wait_until: Any) -> None:
+    connect().sql(f"create temporary table t as {ROWS}").collect()
+    lost = in_object_store.locations.list()
+    before = deletions(in_object_store.reaper)
+    with in_object_store.gateway.stopped():  # otherwise, the gateway adopts the sessions
+        wait_until(lambda: deletions(in_object_store.reaper) > before, "the reaper removes a location", 120)
+        wait_until(lambda: not in_object_store.locations.list() & lost, "the reaper removes the lost locations", 120)
+    kept = connect()
+    kept.sql(f"create temporary table t as {ROWS}").collect()
+    wait_until(lambda: not in_object_store.locations.trash(), "all their objects are gone", 60)
+    assert not any(in_object_store.storage.keys(session_uuid) for session_uuid in lost)
+    assert kept.table("t").count() == 100

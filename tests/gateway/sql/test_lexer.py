@@ -83,7 +83,7 @@ def test_only_blanks_and_comments_are_between_tokens(sql: str) -> None:
     assert skip_blank(sql, position) == len(sql)
 
 
-ADVERSARIAL = [
+PIECES = [
     "'",
     '"',
     "`",
@@ -102,12 +102,18 @@ ADVERSARIAL = [
     "1.",
     "1e",
 ]
-ADVERSARIAL += ["r'", 'r"', "a://", "9", "x", " ", "`a``", "/*+", "\\"]
+PIECES += ["r'", 'r"', "a://", "9", "x", " ", "`a``", "/*+", "\\"]
+ADVERSARIAL = [
+    *(("", piece) for piece in PIECES),
+    *(("'", piece) for piece in ("'", "''", "'\\'", "r'", "\\", "x")),
+    *(("`", piece) for piece in ("`", "``", "`a``", "x")),
+    *(("/*", piece) for piece in ("/*", "/**/", "/* *", "*/", "/*+", "x")),
+]
+"""What a text begins with, and what is repeated: after a quote or comment that begins, only pieces that may end it."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("piece", ADVERSARIAL)
-@pytest.mark.parametrize("first", ["", "'", "`", "/*"])
+@pytest.mark.parametrize(("first", "piece"), ADVERSARIAL)
 def test_time_is_linear(first: str, piece: str, assert_linear_time: Callable[..., None]) -> None:
     """Guarantee 2."""
     small, large = (first + piece * (size // len(piece)) for size in (12_500, 100_000))

@@ -164,7 +164,7 @@ def test_defined_name_hides_the_workspace_from_columns(sql: str) -> None:
     ],
 )
 def test_time_is_linear(piece: str, assert_linear_time: Callable[..., None]) -> None:
-    small, large = (piece * (size // len(piece)) for size in (12_500, 100_000))
+    small, large = (piece * (size // len(piece)) for size in (5_000, 40_000))
     assert_linear_time(find, small, large)
 
 

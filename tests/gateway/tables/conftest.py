@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.connect.dataframe import DataFrame
+from pyspark.sql.connect.plan import SQL
 from pyspark.sql.connect.session import SparkSession
 
 from workspace.files.session_records import FileSessionRecords
@@ -13,6 +15,8 @@ from workspace.files.session_records import FileSessionRecords
 
 class Client:
     """A session at a gateway.
+
+    It compares the states before and after each sequence of refused statements.
 
     Args:
         spark: The session.
@@ -23,12 +27,29 @@ class Client:
     def __init__(self, spark: SparkSession, gateway: object, location: Path) -> None:
         self._spark, self.gateway, self.location = spark, gateway, location
         self._records = FileSessionRecords(gateway.root)
-        self._known = None
+        self._before: object = None
+        self._refused: list[object] = []
+        self._is_refusing = False
 
     @property
     def spark(self) -> SparkSession:
-        self._known = None  # the caller may change anything
+        if not self._is_refusing:
+            self._check_refused()
+            self._before = None  # the caller may change anything
         return self._spark
+
+    def _check_refused(self):
+        """Check that the statements refused since the last other statement have left nothing behind."""
+        refused, self._refused = self._refused, []
+        if refused:
+            assert self.state() == self._before, refused
+
+    def set(self, key, value):
+        """Change a setting. Settings are not part of the state."""
+        self._spark.conf.set(key, value)
+
+    def unset(self, key):
+        self._spark.conf.unset(key)
 
     def run(self, text, **parameters):
         """Run a statement other than a query. PySpark runs it without ``collect``."""
@@ -41,6 +62,10 @@ class Client:
         """Return the rows in the order of their values, with NULL last."""
         return sorted(self.rows(text, **parameters), key=lambda row: [(value is None, value) for value in row])
 
+    def contents(self, *names):
+        """Return the rows of each table, in the order of their values."""
+        return [self.sorted(f"select * from {name}") for name in names]
+
     def tables(self):
         """Return the names of the temporary tables, ready or not."""
         return [table.name for table in self.record().tables]
@@ -51,7 +76,8 @@ class Client:
 
     def views(self):
         """Return the names of the temporary views, including those of tables."""
-        return sorted(row.tableName for row in self._spark.sql("show tables").collect() if row.isTemporary)
+        shown = DataFrame(SQL("show tables"), self._spark).collect()  # one request, and not two as of `sql`
+        return sorted(row.tableName for row in shown if row.isTemporary)
 
     def files(self):
         return sorted(str(path.relative_to(self.location)) for path in self.location.rglob("*"))
@@ -67,6 +93,8 @@ class Client:
     def refuses(self, statement: str | Callable[[], object], condition: str, sql_state: str | None, *texts: str) -> str:
         """Check that a statement fails and leaves nothing behind.
 
+        The state is checked before the next statement that is not refused, or at the end of the test.
+
         Args:
             statement: The statement, or a function that runs it.
             condition: The expected condition.
@@ -76,24 +104,31 @@ class Client:
         Returns:
             The message.
         """
-        before = self._known or self.state()
-        with pytest.raises(PySparkException) as raised:
-            if isinstance(statement, str):
-                self._spark.sql(statement).collect()
-            else:
-                statement()
+        if self._before is None:
+            self._before = self.state()
+        self._refused.append(statement)
+        self._is_refusing = True
+        try:
+            with pytest.raises(PySparkException) as raised:
+                if isinstance(statement, str):
+                    self._spark.sql(statement).collect()
+                else:
+                    statement()
+        finally:
+            self._is_refusing = False
         message = str(raised.value)
         assert (raised.value.getCondition(), raised.value.getSqlState()) == (condition, sql_state), message
         for text in texts:
             assert text in message, statement
-        self._known = self.state()
-        assert self._known == before, statement
         return message
 
     def drop_all(self):
-        for name in self.tables():
-            self._spark.sql(f"drop table `{name.replace('`', '``')}`")
-        self._known = None
+        try:
+            self._check_refused()
+        finally:
+            self._before = None
+            for name in self.tables():
+                self.run(f"drop table `{name.replace('`', '``')}`")
         assert list(self.location.iterdir()) == []
 
 

@@ -9,7 +9,8 @@ def test_drop_answers_ok_and_summary(client):
         dropped = client.spark.sql(f"drop table {name}")
         assert dropped.columns == ["ok", "summary"]
         assert [tuple(row) for row in dropped.collect()] == [(True, "Temporary table [t] was dropped.")]
-        assert client.state() == ((), (), [], [])
+        assert client.tables() == client.files() == []
+    assert client.state() == ((), (), [], [])
 
 
 def test_drop_if_exists_reports_missing_table(client):

@@ -9,8 +9,6 @@ from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 
 from tests.gateway.tables.test_faults import ROWS, slow, tables_on_disk
 
-ATTEMPTS = 3
-
 
 @pytest.fixture(scope="module")
 def gateways(start_lodge, spark_server):
@@ -40,23 +38,22 @@ def execute(gateway, request):
 )
 def test_both_gateways_return_the_one_answer(gateways, connect, case):
     before, statement, rows = case
-    for _ in range(ATTEMPTS):
-        spark = connect(gateways[0], user_id="ada")
-        other = connect(gateways[1], user_id="ada", session_id=spark.session_id)
-        other.sql("select 1").collect()  # both gateways serve the session
-        if before is not None:
-            spark.sql(before).collect()
-        request = base_pb2.ExecutePlanRequest(session_id=spark.session_id, operation_id=str(uuid.uuid4()))
-        request.user_context.user_id = "ada"
-        request.request_options.add().reattach_options.reattachable = True
-        request.plan.command.sql_command.input.sql.query = statement
-        with ThreadPoolExecutor(2) as pool:
-            assert list(pool.map(execute, gateways, [request, request])) == [True, True]
-        if rows is None:
-            assert not spark.catalog.tableExists("t")
-        else:
-            assert spark.table("t").count() == rows
-            assert other.table("t").count() == rows
-        spark.stop()
-        assert "Traceback" not in gateways[0].log() + gateways[1].log()
+    spark = connect(gateways[0], user_id="ada")
+    other = connect(gateways[1], user_id="ada", session_id=spark.session_id)
+    other.conf.get("spark.app.name")  # both gateways serve the session
+    if before is not None:
+        spark.sql(before).collect()
+    request = base_pb2.ExecutePlanRequest(session_id=spark.session_id, operation_id=str(uuid.uuid4()))
+    request.user_context.user_id = "ada"
+    request.request_options.add().reattach_options.reattachable = True
+    request.plan.command.sql_command.input.sql.query = statement
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(execute, gateways, [request, request])) == [True, True]
+    if rows is None:
+        assert not spark.catalog.tableExists("t")
+    else:
+        assert spark.table("t").count() == rows
+        assert other.table("t").count() == rows
+    spark.stop()
+    assert "Traceback" not in gateways[0].log() + gateways[1].log()
     assert not tables_on_disk(gateways[0])

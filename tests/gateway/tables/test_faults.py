@@ -75,78 +75,85 @@ class Running:
         return self.outcome
 
 
-CREATED = "create temporary table t as select 0L id, '' s"
+class ConcurrentWrites:
+    """A creation, an insertion and an overwriting of a session that run at the same time.
+
+    Args:
+        session: The session.
+        gateway: Its gateway.
+        milliseconds: The time for each row. Spark runs the tasks of two of the statements at once.
+    """
+
+    def __init__(self, session, gateway, milliseconds):
+        self._session, self._gateway = session, gateway
+        for table in ("grown", "replaced"):
+            session.sql(f"create temporary table {table} as select 0L id, '' s").collect()
+        query = slow(milliseconds)
+        statements = ("create temporary table created as", "insert into grown", "insert overwrite replaced")
+        self._running = [Running(session, f"{statement} {query}") for statement in statements]
+
+    def have_begun(self):
+        """Return whether each statement has a directory, beside those of the tables, and two have rows."""
+        return len(tables_on_disk(self._gateway)) == 5 and len(writes_begun(self._gateway)) >= 4
+
+    def outcomes(self):
+        return [running.outcome for running in self._running]
+
+    def check(self):
+        """Check the answers and the rows of the statements, when they have ended."""
+        assert [running.join() for running in self._running] == [[("0_0", ROWS)], [], []]
+        counts = ", ".join(f"(select count(id) from dfs.tmp.{table})" for table in ("created", "grown", "replaced"))
+        assert tuple(self._session.sql(f"select {counts}").collect()[0]) == (ROWS, ROWS + 1, ROWS)
+        assert self._session.table("created").count() == ROWS
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "case",
-    [
-        ([], f"create temporary table t as {slow()}", [("0_0", ROWS)], ROWS),
-        ([CREATED], f"insert into t {slow()}", [], ROWS + 1),
-        ([CREATED], f"insert overwrite t {slow()}", [], ROWS),
-    ],
-    ids=["creation", "insertion", "overwriting"],
-)
-def test_other_gateway_completes_statement_of_killed_gateway(start_lodge, spark_server, connect, wait_until, case):
-    before, statement, answer, rows = case
+def test_other_gateway_completes_statement_of_killed_gateway(start_lodge, spark_server, connect, wait_until):
     listen = ("--listen", f"127.0.0.1:{free_port()}")
     gateway = start_lodge(*listen, *TIMES, backend=spark_server)
     spark = connect(gateway)
-    for each in before:
-        spark.sql(each).collect()
-    parts = len(tables_on_disk(gateway))
-    running = Running(spark, statement)
-    wait_until(lambda: len(writes_begun(gateway)) > parts, "the write has begun")
+    writes = ConcurrentWrites(spark, gateway, 200)
+    wait_until(writes.have_begun, "the writes have begun")
     kill(gateway)
     successor = start_lodge(*listen, *TIMES, backend=spark_server, beside=gateway)
-    assert running.join() == answer
-    assert spark.table("t").count() == rows
-    assert spark.sql("select id from dfs.tmp.t").count() == rows
-    assert "statement_taken_over" in successor.log()
+    writes.check()
+    assert successor.log().count("statement_taken_over") >= 3
     spark.stop()
     wait_until(lambda: not successor.locations() and not successor.records(), "nothing is left")
 
 
 @pytest.mark.slow
-def test_other_gateway_of_the_session_completes_write_of_killed_gateway(start_lodge, spark_server, connect, wait_until):
-    gateway = start_lodge(*TIMES, backend=spark_server)
-    survivor = start_lodge(*TIME_TO_ADOPT, backend=spark_server, beside=gateway, reaper="--reaper")
-    spark = connect(gateway, user_id="eve")
-    other = connect(survivor, user_id="eve", session_id=spark.session_id)
-    other.sql("create temporary table kept as select 1 a").collect()
-    Running(spark, f"create temporary table t as {slow()}")
-    wait_until(lambda: len(writes_begun(gateway)) == 2, "the write has begun")
-    kill(gateway)
-    spark.client.close()
-    wait_until(lambda: is_complete(survivor, "t"), "the other gateway has completed the write")
-    assert other.table("dfs.tmp.t").count() == ROWS
-    assert other.table("kept").collect()[0][0] == 1
-    assert len(tables_on_disk(survivor)) == 2
-    assert "unfinished_writes_undone" not in survivor.log()
-
-
-@pytest.mark.slow
-def test_statement_of_killed_gateway_is_completed_although_its_client_is_gone(
+def test_other_gateway_completes_writes_of_killed_gateway_although_clients_are_gone(
     start_lodge, spark_server, connect, wait_until
 ):
+    """The other gateway serves one of the two sessions, and adopts the other one."""
     gateway = start_lodge(*TIMES, backend=spark_server)
     survivor = start_lodge(*TIME_TO_ADOPT, backend=spark_server, beside=gateway, reaper="--reaper")
-    spark = connect(gateway, user_id="nia")
-    request = statement(spark, "nia", f"create temporary table t as {slow()}", is_reattachable=True)
+    shared, lost = connect(gateway, user_id="eve"), connect(gateway, user_id="nia")
+    kept = connect(survivor, user_id="eve", session_id=shared.session_id)
+    kept.sql("create temporary table kept as select 1 a").collect()
+    requests = [
+        statement(shared, "eve", f"create temporary table t as {slow()}", is_reattachable=True),
+        statement(lost, "nia", f"create temporary table u as {slow()}", is_reattachable=True),
+    ]
     with grpc.insecure_channel(gateway.target) as channel:
-        stream = base_pb2_grpc.SparkConnectServiceStub(channel).ExecutePlan(request)
-        wait_until(lambda: writes_begun(gateway), "the write has begun")
+        streams = [base_pb2_grpc.SparkConnectServiceStub(channel).ExecutePlan(request) for request in requests]
+        wait_until(lambda: len(writes_begun(gateway)) == 3, "the writes have begun")
         gateway.signal(signal.SIGKILL)
         gateway.process.wait()  # its lease lapses by itself
-        stream.cancel()
-    spark.client.close()
-    wait_until(lambda: is_complete(survivor, "t"), "another gateway has completed the statement")
-    assert reattached(survivor, request)[-1].HasField("result_complete")
-    back = connect(survivor, user_id="nia", session_id=spark.session_id)
-    assert back.table("t").count() == ROWS
+        for stream in streams:
+            stream.cancel()
+    for table in ("t", "u"):
+        wait_until(lambda table=table: is_complete(survivor, table), "the other gateway has completed the write")
+    assert kept.table("dfs.tmp.t").count() == ROWS
+    assert kept.table("kept").collect()[0][0] == 1
+    assert reattached(survivor, requests[1])[-1].HasField("result_complete")
+    back = connect(survivor, user_id="nia", session_id=lost.session_id)
+    assert back.table("u").count() == ROWS
+    assert len(tables_on_disk(survivor)) == 3
     assert "session_adopted" in survivor.log()
     assert "session_reaped" not in survivor.log()
+    assert "unfinished_writes_undone" not in survivor.log()
 
 
 @pytest.mark.slow
@@ -196,8 +203,13 @@ def test_killed_client_leaves_no_name_and_no_file(start_lodge, spark_server, wai
     wait_until(lambda: not any(find_table(record, "t") for record in records(gateway)), "the name is free")
 
 
-def test_repeated_operation_id_is_executed_once(start_lodge, lodge, spark_server, connect):
-    replica = start_lodge(backend=spark_server, beside=lodge)
+@pytest.fixture(scope="module")
+def replica(start_lodge, lodge, spark_server):
+    """Another gateway of the workspaces of the shared one."""
+    return start_lodge(backend=spark_server, beside=lodge)
+
+
+def test_repeated_operation_id_is_executed_once(lodge, replica, connect):
     spark = connect(user_id="gil")
     spark.range(1).collect()
     request = statement(spark, "gil", "create temporary table once as select 1 a")
@@ -214,8 +226,7 @@ def test_repeated_operation_id_is_executed_once(start_lodge, lodge, spark_server
 
 
 @pytest.mark.slow
-def test_reattach_at_other_replica_returns_answer(start_lodge, lodge, spark_server, connect, wait_until):
-    replica = start_lodge(backend=spark_server, beside=lodge)
+def test_reattach_at_other_replica_returns_answer(lodge, replica, connect, wait_until):
     spark = connect(user_id="hal")
     before = len(writes_begun(lodge))
     request = statement(spark, "hal", f"create temporary table far as {slow(milliseconds=100)}", is_reattachable=True)
@@ -226,26 +237,6 @@ def test_reattach_at_other_replica_returns_answer(start_lodge, lodge, spark_serv
     responses = reattached(replica, request)
     assert [r.WhichOneof("response_type") for r in responses][-2:] == ["sql_command_result", "result_complete"]
     assert spark.table("far").count() == ROWS
-
-
-@pytest.mark.slow
-def test_paused_gateway_does_not_undo_statement_after_take_over(start_lodge, spark_server, connect, wait_until):
-    paused = start_lodge(*TIMES, backend=spark_server)
-    successor = start_lodge(*TIME_TO_ADOPT, backend=spark_server, beside=paused, reaper="--reaper")
-    spark = connect(successor, user_id="kai")
-    spark.sql("create temporary table other as select 1 a").collect()
-    request = statement(spark, "kai", f"create temporary table t as {slow()}", is_reattachable=True)
-    with grpc.insecure_channel(paused.target) as channel:
-        stream = base_pb2_grpc.SparkConnectServiceStub(channel).ExecutePlan(request)
-        wait_until(lambda: len(writes_begun(paused)) == 2, "the write has begun")
-        paused.signal(signal.SIGSTOP)
-        assert reattached(successor, request)[-1].HasField("result_complete")
-        assert spark.table("t").count() == ROWS
-        paused.signal(signal.SIGCONT)
-        wait_until(lambda: stream_ended(stream), "the paused gateway has ended its statement")
-    wait_until(lambda: spark.table("t").count() == ROWS, "the table has all rows")
-    assert spark.sql("select count(*) from dfs.tmp.t").collect()[0][0] == ROWS
-    assert len(tables_on_disk(successor)) == 2
 
 
 @pytest.mark.slow
@@ -274,8 +265,7 @@ def test_reattach_to_undone_statement_fails(start_lodge, spark_server, connect, 
     assert spark.table("t").count() == ROWS
 
 
-def test_interrupt_by_id_works_at_other_replica(start_lodge, lodge, spark_server, connect, wait_until):
-    replica = start_lodge(backend=spark_server, beside=lodge)
+def test_interrupt_by_id_works_at_other_replica(lodge, replica, connect, wait_until):
     spark = connect(user_id="mia")
     before = len(writes_begun(lodge))
     request = statement(spark, "mia", f"create temporary table t as {slow(milliseconds=1000)}")
@@ -293,31 +283,6 @@ def test_interrupt_by_id_works_at_other_replica(start_lodge, lodge, spark_server
         with pytest.raises(grpc.RpcError, match="OPERATION_CANCELED"):
             list(stream)
     wait_until(lambda: len(writes_begun(lodge)) == before, "the files are gone")
-
-
-@pytest.mark.parametrize("statement", ["insert into t {}", "insert overwrite t {}"])
-def test_interrupted_insertion_leaves_rows_unchanged(lodge, connect, wait_until, statement):
-    spark = connect()
-    spark.sql("create temporary table t as select 7L id, '' s").collect()
-    parts = len(writes_begun(lodge))
-    running = Running(spark, statement.format(slow(milliseconds=1000)))
-    wait_until(lambda: len(writes_begun(lodge)) > parts, "the write has begun")
-    interrupted = []
-    wait_until(lambda: interrupted.extend(spark.interruptAll()) or interrupted, "an operation can be interrupted")
-    assert "OPERATION_CANCELED" in str(running.join())
-    assert [tuple(row) for row in spark.table("t").collect()] == [(7, "")]
-    wait_until(lambda: len(writes_begun(lodge)) == parts, "the files are gone")
-    spark.sql("insert into t values (8, '')").collect()
-    assert spark.table("t").count() == 2
-
-
-def stream_ended(stream):
-    try:
-        for _ in stream:
-            pass
-    except grpc.RpcError:
-        pass
-    return True
 
 
 def statement(spark, user_id, query, *, is_reattachable=False):

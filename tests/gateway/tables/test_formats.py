@@ -3,7 +3,9 @@
 Source: [temporary-tables §5.1.4, §5.1.5, §5.1.9, §5.2, §5.14].
 """
 
+import itertools
 import uuid
+from collections import Counter
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -12,86 +14,89 @@ FORMATS = ("parquet", "orc", "json", "csv")
 REFUSED_OPTIONS = ("path", "location", "fs.permissions.umask-mode", "fs.file.impl", "mode", "timeZone", "lineSep")
 
 
-def data_files(client):
-    return [name for name in client.files() if "/part-" in name]
+def formats(client):
+    """Return how many data files have each format."""
+    return Counter(name.rpartition(".")[2] for name in client.files() if "/part-" in name)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("value", ["json", "'json'", "JSON", '"Json"', "`json`"])
-def test_store_format_sets_default_format(client, value):
-    client.run(f"set store.format={value}")
+def test_store_format_sets_default_format(client):
+    values = {"json": "json", "'orc'": "orc", "CSV": "csv", '"Json"': "json", "`orc`": "orc"}
     try:
-        client.run("create temporary table t as select 1 a")
+        for number, value in enumerate(values):
+            client.run(f"set store.format={value}")
+            client.run(f"create temporary table t{number} as select 1 a")
         client.run("create temporary table u using parquet as select 1 a")
-        assert sorted(name.rpartition(".")[2] for name in data_files(client)) == ["json", "parquet"]
-        assert client.rows("select * from t") == [(1,)]
     finally:
         client.run("reset store.format")
+    assert formats(client) == Counter([*values.values(), "parquet"])
+    assert client.contents(*(f"t{number}" for number in range(len(values)))) == [[(1,)]] * len(values)
 
 
 def test_default_format_is_parquet(client):
     client.run("create temporary table t as select 1 a")
-    assert [name.rpartition(".")[2] for name in data_files(client)] == ["parquet"]
+    assert formats(client) == {"parquet": 1}
 
 
-@pytest.mark.parametrize("storage", ["avro", "text", "delta", "parquet/..", "csv x"])
-def test_unknown_format_is_refused_with_list_of_formats(client, storage):
-    client.spark.conf.set("store.format", storage)
+def test_unknown_format_is_refused_with_list_of_formats(client):
     try:
-        text = f"Table [t] cannot be stored as [{storage}]. Use one of parquet, orc, json, csv"
-        client.refuses("create temporary table t as select 1 a", "LODGE_STORAGE_FORMAT", "0A000", text)
+        for storage in ("avro", "text", "delta", "parquet/..", "csv x"):
+            client.set("store.format", storage)
+            text = f"Table [t] cannot be stored as [{storage}]. Use one of parquet, orc, json, csv"
+            client.refuses("create temporary table t as select 1 a", "LODGE_STORAGE_FORMAT", "0A000", text)
     finally:
-        client.spark.conf.unset("store.format")
+        client.unset("store.format")
     client.refuses("create temporary table t using avro as select 1 a", "LODGE_STORAGE_FORMAT", "0A000", "[avro]")
 
 
-@pytest.mark.parametrize("storage", FORMATS)
-def test_later_change_of_setting_does_not_change_table(client, storage):
-    client.run(f"create temporary table t using {storage} as select 'x' a")
-    client.spark.conf.set("store.format", "csv" if storage == "json" else "json")
+def test_later_change_of_setting_does_not_change_table(client):
+    tables = [f"in_{storage}" for storage in FORMATS]
+    for storage, table in zip(FORMATS, tables, strict=True):
+        client.run(f"create temporary table {table} using {storage} as select 'x' a")
     try:
-        client.run("insert into t values ('y')")
-        assert client.sorted("select * from t") == [("x",), ("y",)]
-        assert {name.rpartition(".")[2] for name in data_files(client)} == {storage}
+        for storage, table in zip(FORMATS, tables, strict=True):
+            client.set("store.format", "csv" if storage == "json" else "json")
+            client.run(f"insert into {table} values ('y')")
     finally:
-        client.spark.conf.unset("store.format")
+        client.unset("store.format")
+    assert client.contents(*tables) == [[("x",), ("y",)]] * len(tables)
+    assert formats(client) == dict.fromkeys(FORMATS, 2)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("storage", "options"),
-    [
-        ("csv", "header true, sep ';'"),
-        ("csv", "SEP '|', nullValue 'NA', compression 'gzip'"),
-        ("csv", "encoding 'UTF-16'"),
-        ("json", "compression 'bzip2', ignoreNullFields false"),
-        ("parquet", "compression 'gzip', parquet.block.size 100000"),
-        ("orc", "orc.compress 'ZLIB'"),
-    ],
-)
-def test_format_options_are_kept(client, storage, options):
-    client.rows(
-        f"create temporary table t using {storage} options ({options}) as select 'a;|b' s, '' e, null n, 7 i".replace(
-            "null n", "cast(null as string) n"
-        )
-    )
-    client.run("insert into t values ('c', '', null, 8)")
-    assert client.sorted("select * from t") == [("a;|b", "", None, 7), ("c", "", None, 8)]
+def test_format_options_are_kept(client):
+    clauses = [
+        "using csv options (header true, sep ';')",
+        "using csv options (SEP '|', nullValue 'NA', compression 'gzip')",
+        "using csv options (encoding 'UTF-16')",
+        "using json options (compression 'bzip2', ignoreNullFields false)",
+        "using parquet options (compression 'gzip', parquet.block.size 100000)",
+        "using orc options (orc.compress 'ZLIB')",
+    ]
+    tables = [f"t{number}" for number in range(len(clauses))]
+    for table, clause in zip(tables, clauses, strict=True):
+        values = "'a;|b' s, '' e, cast(null as string) n, 7 i"
+        client.run(f"create temporary table {table} {clause} as select {values}")
+        client.run(f"insert into {table} values ('c', '', null, 8)")
+    assert client.contents(*tables) == [[("a;|b", "", None, 7), ("c", "", None, 8)]] * len(tables)
 
 
-@pytest.mark.parametrize("storage", FORMATS)
-def test_options_that_change_the_path_are_refused(client, storage):
-    for option in REFUSED_OPTIONS:
+def test_options_that_change_the_path_are_refused(client):
+    for storage, option in itertools.product(FORMATS, REFUSED_OPTIONS):
         text = f"create temporary table t using {storage} options ('{option}' '/tmp/x') as select 1 a"
         client.refuses(text, "LODGE_TABLE_OPTIONS", "42000", f"do not support the option [{option}]")
 
 
-@pytest.mark.parametrize("storage", FORMATS)
-def test_directories_have_mode_0700_and_files_0600(client, storage):
-    parts = "partition by (p)" if storage == "parquet" else ""
-    client.run(f"create temporary table t using {storage} {parts} as select id, id % 2 p from range(4)")
-    client.run("insert into t values (7, 8)")
-    client.run("insert overwrite t select * from t")
+def test_directories_have_mode_0700_and_files_0600(client):
+    for storage in FORMATS:
+        parts = "partition by (p)" if storage == "parquet" else ""
+        client.run(f"create temporary table {storage} using {storage} {parts} as select id, id % 2 p from range(4)")
+    assert client.modes() == {"drwx------", "-rw-------"}
+    for table in ("parquet", "json"):
+        client.run(f"insert into {table} values (7, 8)")
+    assert client.modes() == {"drwx------", "-rw-------"}
+    for table in ("parquet", "json"):
+        client.run(f"insert overwrite {table} select * from {table}")
     assert client.modes() == {"drwx------", "-rw-------"}
 
 

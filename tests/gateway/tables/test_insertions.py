@@ -5,6 +5,8 @@ import threading
 import pytest
 from pyspark.errors import PySparkException
 
+from tests.gateway.tables.test_faults import Running, slow
+
 
 @pytest.fixture
 def table(client):
@@ -104,15 +106,17 @@ def test_only_temporary_tables_take_rows_in_workspace(client):
 
 
 @pytest.mark.slow
-def test_rows_of_twenty_insertions_are_read(client):
+def test_rows_of_many_insertions_are_read(client):
     client.run("create temporary table t partition by (p) as select 0 a, 0 p")
     client.run("create temporary table u as select 0 a")
-    for number in range(1, 21):
-        client.run(f"insert into {'t' if number % 5 == 0 else 'u'} values ({number}{', 1' * (number % 5 == 0)})")
-    assert client.rows("select count(*), sum(a) from t") == [(5, 50)]
-    assert client.rows("select count(*), sum(a) from u") == [(17, 160)]
+    for number in range(1, 9):
+        client.run(f"insert into {'t' if number % 4 == 0 else 'u'} values ({number}{', 1' * (number % 4 == 0)})")
+    assert client.contents("(select count(*), sum(a) from t)", "(select count(*), sum(a) from u)") == [
+        [(3, 12)],
+        [(7, 24)],
+    ]
     client.run("insert overwrite u select * from u")
-    assert client.rows("select count(*), sum(a) from u") == [(17, 160)]
+    assert client.rows("select count(*), sum(a) from u") == [(7, 24)]
 
 
 def test_concurrent_insertions_all_succeed(table):
@@ -168,32 +172,20 @@ def test_cached_table_shows_inserted_rows(table):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "text",
-    [
-        "create temporary table slow as select count(*) a, '' b from range(500000000L)",
-        "insert into t select count(*), '' from range(500000000L)",
-        "insert overwrite t select count(*), '' from range(500000000L)",
-    ],
-)
-def test_interrupted_statement_leaves_nothing(table, wait_until, text):
+def test_interrupted_statements_leave_nothing(table, wait_until):
     table.run("insert into t values (1, 'x')")
-    before, spark = table.state(), table.spark
-    failures = []
+    table.run("create temporary table u as select 2 a, 'y' b")
+    before, directories, spark = table.state(), len(list(table.location.iterdir())), table.spark
+    statements = ("create temporary table v as", "insert into t", "insert overwrite u")
+    running = [Running(spark, f"{statement} {slow(milliseconds=1000)}") for statement in statements]
+    wait_until(lambda: len(list(table.location.iterdir())) == directories + 3, "the writes have begun")
 
-    def run():
-        try:
-            spark.sql(text).collect()
-        except PySparkException as error:
-            failures.append(str(error))
+    def have_ended():
+        spark.interruptAll()  # does not know a statement that Spark has not begun
+        return all(statement.outcome for statement in running)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    wait_until(lambda: len(list(table.location.iterdir())) > 1, "the write has begun")
-    interrupted = []
-    wait_until(lambda: interrupted.extend(spark.interruptAll()) or interrupted, "an operation can be interrupted")
-    thread.join(60)
-    assert not thread.is_alive()
-    assert "OPERATION_CANCELED" in failures[0]
+    wait_until(have_ended, "all statements can be interrupted")
+    assert all("OPERATION_CANCELED" in str(statement.join()) for statement in running)
     assert table.state() == before
-    assert table.rows("select * from t") == [(1, "x")]
+    table.run("insert into t values (3, 'z')")
+    assert table.contents("t", "u") == [[(1, "x"), (3, "z")], [(2, "y")]]

@@ -27,9 +27,10 @@ def test_show_temporary_tables_shows_rows_bytes_and_age(client):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rest", "expected"),
-    [
+def test_show_temporary_tables_accepts_workspace_and_pattern(client):
+    for name in ("a1", "a2", "B"):
+        client.run(f"create temporary table {name} (x int)")
+    for rest, expected in (
         ("", ["a1", "a2", "B"]),
         ("in dfs.tmp", ["a1", "a2", "B"]),
         ("from DFS.tmp like 'a*'", ["a1", "a2"]),
@@ -38,12 +39,9 @@ def test_show_temporary_tables_shows_rows_bytes_and_age(client):
         ("like 'zzz'", []),
         ("like 'a.'", []),
         ("in dfs", []),
-    ],
-)
-def test_show_temporary_tables_accepts_workspace_and_pattern(client, rest, expected):
-    for name in ("a1", "a2", "B"):
-        client.run(f"create temporary table {name} (x int)")
-    assert [row.tableName for row in client.spark.sql(f"show temporary tables {rest}").collect()] == expected
+    ):
+        shown = client.spark.sql(f"show temporary tables {rest}").collect()
+        assert [row.tableName for row in shown] == expected, rest
 
 
 def test_show_tables_in_workspace_lists_temporary_and_permanent_tables(writer):

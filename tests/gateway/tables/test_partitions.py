@@ -1,7 +1,5 @@
 """``PARTITION BY`` [temporary-tables §5.1.1, §5.1.4, §5.14]."""
 
-import pytest
-
 NOT_LISTED = ("COLUMN_NOT_FOUND", "42703")
 
 
@@ -27,16 +25,17 @@ def test_partition_columns_must_be_in_query_without_column_list(client):
     client.refuses("create temporary table t (a int) partition by (c1)", *NOT_LISTED, text)
 
 
-@pytest.mark.parametrize("storage", ["json", "csv", "orc"])
-def test_only_parquet_tables_can_be_partitioned(client, storage):
-    text = f"{storage.capitalize()} format does not support auto-partitioning."
-    refused = ("LODGE_PARTITION_FORMAT", "0A000", text)
-    client.refuses(f"create temporary table t using {storage} partition by (b) as select 1 a, 2 b", *refused)
-    client.spark.conf.set("store.format", storage)
+def test_only_parquet_tables_can_be_partitioned(client):
     try:
-        client.refuses("create temporary table t partition by (b) as select 1 a, 2 b", *refused)
+        for storage in ("json", "csv", "orc"):
+            text = f"{storage.capitalize()} format does not support auto-partitioning."
+            refused = ("LODGE_PARTITION_FORMAT", "0A000", text)
+            client.unset("store.format")
+            client.refuses(f"create temporary table t using {storage} partition by (b) as select 1 a, 2 b", *refused)
+            client.set("store.format", storage)
+            client.refuses("create temporary table t partition by (b) as select 1 a, 2 b", *refused)
     finally:
-        client.spark.conf.unset("store.format")
+        client.unset("store.format")
 
 
 def test_invalid_partition_columns_are_refused(client):
@@ -97,10 +96,10 @@ def test_empty_partitioned_table_keeps_columns_and_takes_rows(client):
     client.run("create temporary table t partition by (p) as select id, 'x' p from range(0)")
     assert client.spark.table("t").dtypes == [("id", "bigint"), ("p", "string")]
     assert client.rows("select * from t") == []
-    for number in range(5):
+    for number in range(3):
         client.run(f"insert into t values ({number}, 'p{number % 2}')")
-    assert client.sorted("select * from t") == [(0, "p0"), (1, "p1"), (2, "p0"), (3, "p1"), (4, "p0")]
+    assert client.sorted("select * from t") == [(0, "p0"), (1, "p1"), (2, "p0")]
     client.run("insert overwrite t select * from t where p = 'p0'")
-    assert client.sorted("select id from t") == [(0,), (2,), (4,)]
+    assert client.sorted("select id from t") == [(0,), (2,)]
     client.run("truncate table t")
     assert client.rows("select * from t") == []

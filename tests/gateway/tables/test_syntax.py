@@ -4,34 +4,34 @@ import pytest
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "text",
-    [
-        "create temporary table t as select 1 a",
-        "CREATE TEMP TABLE t AS SELECT 1 a;",
-        "create temporary table if not exists t as select 1 a",
-        "create /* a */ temporary -- b\n table /* c */ t /**/ as -- d\n select 1 a -- e",
-        "create temporary table dfs.tmp.t as select 1 a",
-        "create temporary table identifier('dfs.tmp.t') as select 1 a",
-        "create temporary table session.t as select 1 a",
-        "create temporary table t (a) using orc options (compression 'zlib') as select 1",
-    ],
-)
-def test_create_answers_fragment_and_record_count(client, text):
-    created = client.spark.sql(text)
-    assert created.columns == ["Fragment", "Number of records written"]
-    assert [tuple(row) for row in created.collect()] == [("0_0", 1)]
-    assert client.rows("select a from dfs.tmp.t") == [(1,)]
-    assert client.rows("drop table dfs.tmp.t") == [(True, "Temporary table [t] was dropped.")]
+def test_create_answers_fragment_and_record_count(client):
+    texts = [
+        "create temporary table t0 as select 1 a",
+        "CREATE TEMP TABLE t1 AS SELECT 1 a;",
+        "create temporary table if not exists t2 as select 1 a",
+        "create /* a */ temporary -- b\n table /* c */ t3 /**/ as -- d\n select 1 a -- e",
+        "create temporary table dfs.tmp.t4 as select 1 a",
+        "create temporary table identifier('dfs.tmp.t5') as select 1 a",
+        "create temporary table session.t6 as select 1 a",
+        "create temporary table t7 (a) using orc options (compression 'zlib') as select 1",
+    ]
+    for text in texts:
+        created = client.spark.sql(text)
+        assert created.columns == ["Fragment", "Number of records written"]
+        assert [tuple(row) for row in created.collect()] == [("0_0", 1)]
+    names = [f"dfs.tmp.t{number}" for number in range(len(texts))]
+    assert client.contents(*(f"(select a from {name})" for name in names)) == [[(1,)]] * len(names)
+    for name in names:
+        answer = (True, f"Temporary table [{name.rpartition('.')[2]}] was dropped.")
+        assert client.rows(f"drop table {name}") == [answer]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
+def test_create_accepts_every_form_of_query(client):
+    queries = [
         ("with q as (select 1 a) select * from q", [(1,)]),
         ("with q as (select 1 a), r as (select a + 1 b from q) select b from r where b in (select b from r)", [(2,)]),
-        ("select 1 a union all select 2 except select 1 intersect select 1", None),
+        ("select 1 a union all select 2 except select 1 intersect select 1", [(2,)]),
         ("values (1, 'x'), (2, 'y')", [(1, "x"), (2, "y")]),
         ("table base", [(0,), (1,), (2,)]),
         ("from base select id where id > 1", [(2,)]),
@@ -41,13 +41,11 @@ def test_create_answers_fragment_and_record_count(client, text):
         ("select a.id from base a join BASE b on a.id = b.id", [(0,), (1,), (2,)]),
         ("select count(*) n from base group by id % 2", [(1,), (2,)]),
         ("select cast(columns[0] as int) c from dfs.`amount.csv`", [(1,), (2,), (3,), (4,)]),
-    ],
-)
-def test_create_accepts_every_form_of_query(client, query, expected):
+    ]
     client.run("create temporary table base as select id from range(3)")
-    wanted = client.sorted(query) if expected is None else expected
-    assert client.rows(f"create temporary table t as {query}") == [("0_0", len(wanted))]
-    assert client.sorted("select * from t") == wanted
+    for number, (query, expected) in enumerate(queries):
+        assert client.rows(f"create temporary table t{number} as {query}") == [("0_0", len(expected))], query
+    assert client.contents(*(f"t{number}" for number in range(len(queries)))) == [rows for _, rows in queries]
 
 
 def test_query_accepts_parameters_and_data_frames(client):
@@ -65,15 +63,17 @@ def test_column_list_overrides_column_names_of_query(client):
     assert client.spark.table("u").columns == ["1", "count(1)", "Alias", "a.b"]
 
 
-@pytest.mark.parametrize("storage", ["parquet", "json", "csv"])
-def test_columns_can_have_any_name(client, storage):
+def test_columns_can_have_any_name(client):
     names = ["a.b", "a`b", "a b", ",;{}()=", "😀", "Ä", "a\nb", "select", "_corrupt_record", "''", "%"]
     quoted = ["`" + name.replace("`", "``") + "`" for name in names]
     columns = ", ".join(f"{number} {name}" for number, name in enumerate(quoted))
-    client.run(f"create temporary table t using {storage} as select {columns}")
-    assert client.spark.table("t").columns == names
-    assert client.rows("select * from t") == [tuple(range(len(names)))]
-    assert client.rows(f"select {', '.join(reversed(quoted))} from t") == [tuple(reversed(range(len(names))))]
+    tables = ("parquet", "json", "csv")
+    for storage in tables:
+        client.run(f"create temporary table {storage} using {storage} as select {columns}")
+        assert client.spark.table(storage).columns == names
+    assert client.contents(*tables) == [[tuple(range(len(names)))]] * len(tables)
+    backwards = (f"(select {', '.join(reversed(quoted))} from {storage})" for storage in tables)
+    assert client.contents(*backwards) == [[tuple(reversed(range(len(names))))]] * len(tables)
 
 
 def test_columns_that_differ_only_in_letter_case_are_refused(client):
@@ -138,9 +138,8 @@ def test_like_creates_empty_table_with_same_columns(client):
     client.refuses("create temporary table t like nowhere", "TABLE_OR_VIEW_NOT_FOUND", "42P01", "`nowhere`")
 
 
-@pytest.mark.parametrize(
-    ("rest", "text"),
-    [
+def test_malformed_statement_is_a_parse_error_with_position(client):
+    for rest, text in (
         ("as", "expected a query"),
         ("as selec 1", "expected a query"),
         ("", "CREATE TEMPORARY TABLE without a provider"),
@@ -153,15 +152,11 @@ def test_like_creates_empty_table_with_same_columns(client):
         ("tblproperties (a = 1) as select 1 a", "TBLPROPERTIES is not supported"),
         ("using csv using csv as select 1 a", "USING occurs twice"),
         ("as insert into t values (1)", "expected a query"),
-        ("or replace", "Use DROP TABLE IF EXISTS first"),
-    ],
-)
-def test_malformed_statement_is_a_parse_error_with_position(client, rest, text):
-    statement = f"create temporary table x {rest}"
-    if rest == "or replace":
-        statement = "create or replace temporary table x as select 1 a"
-    refused = ("PARSE_SYNTAX_ERROR", "42601") if rest else ("_LEGACY_ERROR_TEMP_0046", None)
-    client.refuses(statement, *refused, text)
+    ):
+        refused = ("PARSE_SYNTAX_ERROR", "42601") if rest else ("_LEGACY_ERROR_TEMP_0046", None)
+        client.refuses(f"create temporary table x {rest}", *refused, text)
+    statement = "create or replace temporary table x as select 1 a"
+    client.refuses(statement, "PARSE_SYNTAX_ERROR", "42601", "Use DROP TABLE IF EXISTS first")
 
 
 def test_error_positions_match_the_client_text(client):

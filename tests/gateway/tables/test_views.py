@@ -16,20 +16,20 @@ def my_temp(client):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "query",
-    [
+def test_lasting_view_over_table_is_refused(client):
+    for query in (
         "select * from my_temp",
         "select * from dfs.tmp.MY_TEMP",
         "select 1 from range(1) where exists (select a from my_temp)",
         "with q as (select a from my_temp) select (select max(a) from q) m",
         "select * from range(3) where id in (select a from (select a from my_temp union select 2))",
-    ],
-)
-def test_lasting_view_over_table_is_refused(client, query):
-    for kind in ("view", "or replace view", "view if not exists", "global temporary view"):
-        client.refuses(f"create {kind} lasting as {query}", *USED)
-    client.refuses(lambda: client.spark.sql(query).createOrReplaceGlobalTempView("lasting"), *USED)
+    ):
+        for kind in ("view", "or replace view", "view if not exists", "global temporary view"):
+            client.refuses(f"create {kind} lasting as {query}", *USED)
+        client.refuses(
+            lambda query=query: client.spark.sql(query).createOrReplaceGlobalTempView("lasting"),
+            *USED,
+        )
     client.refuses("select * from global_temp.lasting", "TABLE_OR_VIEW_NOT_FOUND", "42P01")
 
 
@@ -63,6 +63,7 @@ def test_temporary_view_over_table_is_allowed(client):
 
 def test_view_cannot_take_name_of_table(client):
     exists = ("TABLE_OR_VIEW_ALREADY_EXISTS", "42P07", "already exists in schema [dfs.tmp].")
+    frame = client.spark.range(1)
     for text in (
         "create temporary view my_temp as select 2 a",
         "create or replace temporary view MY_TEMP as select 2 a",
@@ -71,7 +72,6 @@ def test_view_cannot_take_name_of_table(client):
         "cache table my_temp as select 2 a",
     ):
         client.refuses(text, *exists)
-    frame = client.spark.range(1)
     client.refuses(lambda: frame.createOrReplaceTempView("My_Temp"), *exists)
     client.refuses(lambda: frame.createTempView("my_temp"), *exists)
     assert client.rows("select * from my_temp") == [(1, 2)]

@@ -291,7 +291,13 @@ def _directory_of(name: str, uri: str, *, is_writable: bool) -> Path:
             f"Workspace [{name}] has the URI [{uri}], which is not an absolute path. Set a URI such as file:///data."
         )
     root = Path(unquote(parts.path))
-    if not root.is_dir():
+    try:
+        is_directory = root.is_dir()
+    except OSError as error:  # for example, the network file system is disconnected
+        raise WorkspaceSettingError(
+            f"Workspace [{name}] cannot be used now: [{root}] cannot be read ({error.strerror}). Check the storage."
+        ) from error
+    if not is_directory:
         raise WorkspaceSettingError(
             f"Workspace [{name}] does not exist: there is no directory [{root}]. Create the directory, or correct the "
             "URI."

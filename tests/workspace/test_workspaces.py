@@ -57,6 +57,12 @@ def test_only_temporary_and_named_workspaces_are_writable(data: Path) -> None:
         Workspaces.from_uris(uris, "dfs.tmp", ["c"])
 
 
+def test_root_that_cannot_be_read_is_an_error_of_its_workspace(data: Path) -> None:
+    """A name that is too long fails in the same call as a disconnected file system."""
+    with pytest.raises(WorkspaceSettingError, match=r"\[dfs.tmp\] cannot be used now: .* \(File name too long\)"):
+        Workspaces.from_uris({"dfs.tmp": (data / ("a" * 300)).as_uri()}, "dfs.tmp")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_writable_workspace_must_be_writable(data: Path) -> None:
     closed = data / "closed"

@@ -25,6 +25,7 @@ from tests.spark_home import class_archive, shared_home
 pytest_plugins = [
     "tests.skips",
     "tests.cluster.plugin",
+    "tests.running.garbage",
     "tests.running.tiers",
     "tests.running.measuring",
     "tests.running.scheduling",

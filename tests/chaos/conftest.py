@@ -1,11 +1,12 @@
 """Fixtures for tests with faults."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql.connect.session import SparkSession
 
 from tests.chaos.connections import connect
@@ -60,7 +61,7 @@ def start_site(testbed, request) -> Iterator[Callable[..., Site]]:
 
 @pytest.fixture
 def open_session() -> Iterator[Callable[..., SparkSession]]:
-    """Open client sessions whose connections end with the test."""
+    """Open client sessions that end with the test."""
     sessions = []
 
     def open_session(*gateways: Replica, user: str = "ada", session_id: str | None = None) -> SparkSession:
@@ -69,4 +70,6 @@ def open_session() -> Iterator[Callable[..., SparkSession]]:
 
     yield open_session
     for session in sessions:
+        with suppress(PySparkException):  # the session is over
+            session.client.release_session()
         session.client.close()

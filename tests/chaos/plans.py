@@ -8,14 +8,14 @@ from tests.chaos.rounds import Plan
 
 _MOST_AT_ONCE = 3
 _MOST_OF_ALL_AT_ONCE = 4
-_ENDS_ALL_SESSIONS = "backend_killed"
+_LAST = ("backend_killed", "api_without_store", "disk_full", "reapers_killed")
+"""The faults of the last round. The first one ends all sessions, and the others show little of what lives on."""
 
 
 def plan_all_faults(seed: str, absence_seconds: float, without: Set[str] = frozenset()) -> Sequence[Plan]:
     """Return few rounds in which each kind of fault runs once.
 
-    The fault that ends all sessions comes last. A client vanishes only in the first round, because its session lives
-    until it has been idle for too long.
+    A client vanishes only in the first round, because its session lives until it has been idle for too long.
 
     Args:
         seed: The seed of the rounds.
@@ -23,18 +23,17 @@ def plan_all_faults(seed: str, absence_seconds: float, without: Set[str] = froze
         without: Names of faults to leave out.
     """
     random = Random(seed)  # noqa: S311 - must be repeatable, not secret
-    names = sorted(FAULTS.keys() - without - {_ENDS_ALL_SESSIONS})
+    last = [FAULTS[name] for name in _LAST if name not in without]
+    names = sorted(FAULTS.keys() - without - set(_LAST))
     left = [FAULTS[name] for name in random.sample(names, len(names))]
     rounds: list[Sequence[Fault]] = []
     while left:
         rivals = {fault.name: sum(bool(fault.touches & other.touches) for other in left) for fault in left}
         rounds.append(_choose_compatible(sorted(left, key=lambda fault: -rivals[fault.name]), _MOST_OF_ALL_AT_ONCE))
         left = [fault for fault in left if fault not in rounds[-1]]
-    if _ENDS_ALL_SESSIONS not in without:
-        rounds.append(_choose_compatible([FAULTS[_ENDS_ALL_SESSIONS], *rounds.pop()], _MOST_OF_ALL_AT_ONCE + 1))
     return [
         Plan(f"{seed}/{number}", chosen, absence_seconds, client_vanishes=number == 1)
-        for number, chosen in enumerate(rounds, start=1)
+        for number, chosen in enumerate([*rounds, last], start=1)
     ]
 
 

@@ -21,11 +21,8 @@ from tests.chaos.backend import ABANDONED_SECONDS
 from tests.chaos.clients import Client, SessionLostError, Tally, run_for_all
 from tests.chaos.faults import Fault, Harm, Scene
 from tests.chaos.leftovers import find_leftovers, find_pending_writes, find_tracebacks
-from tests.chaos.site import Site
+from tests.chaos.site import POLL_SECONDS, SLACK_SECONDS, Site
 from tests.chaos.timed_actions import TimedAction, choose_moment, run_concurrently
-
-SLACK_SECONDS = 60.0
-"""How long a removal may take beyond lease and grace period: passes of the reaper, its election, and a busy machine."""
 
 CLIENTS = 4
 _READING_SECONDS = 60.0
@@ -83,10 +80,12 @@ class Rounds:
     Args:
         site: The site.
         think_seconds: How long a client pauses at most between two statements.
+        clients: The number of clients, at least three.
     """
 
-    def __init__(self, site: Site, think_seconds: float = 0.0) -> None:
+    def __init__(self, site: Site, think_seconds: float = 0.0, clients: int = CLIENTS) -> None:
         self._site = site
+        self._client_count = clients
         self._think_seconds = think_seconds
         self._clients: list[Client] = []
         self._created_clients = 0
@@ -141,7 +140,7 @@ class Rounds:
 
     def _begin(self, random: Random) -> InitialState:
         """Ensure that there are enough clients, each with a session that gateways serve."""
-        while len(self._clients) < CLIENTS:
+        while len(self._clients) < self._client_count:
             self._created_clients += 1
             gateways = random.sample(self._site.gateways, len(self._site.gateways))
             own = Random(random.random())  # noqa: S311 - must be repeatable, not secret
@@ -193,7 +192,7 @@ class Rounds:
             if now > touched + _TOUCH_SECONDS:
                 touched = now
                 run_for_all(self._clients, Client.ping)
-            time.sleep(0.1)
+            time.sleep(POLL_SECONDS)
 
     def _failures(self) -> Sequence[str]:
         wrong = [f"client {client.name}: {client.problem}" for client in self._clients if client.problem is not None]

@@ -4,7 +4,8 @@ By default it has two gateways and two reapers. A site can also be inspected fro
 storage, with the administrator's permissions.
 """
 
-from collections.abc import Mapping, Sequence, Set
+import time
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from kubernetes.client import CustomObjectsApi
 from tests.chaos import chart
 from tests.chaos.replicas import Replica, ReplicaEnvironment
 from tests.chaos.testbed import Testbed
+from tests.cluster.processes import ClusterError
 from workspace.files.layout import Layout
 from workspace.identifiers import SessionUuid
 from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, object_name
@@ -23,6 +25,12 @@ from workspace.kubernetes.connection import connect
 from workspace.kubernetes.leases import KubernetesLeases
 from workspace.kubernetes.session_records import KubernetesSessionRecords
 from workspace.record_store import StoredRecord
+
+SLACK_SECONDS = 60.0
+"""How long a removal may take beyond lease and grace period: passes of the reaper, its election, and a busy machine."""
+
+POLL_SECONDS = 0.5
+"""The pause between two questions about a site. Most of them are a request to the API server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +131,18 @@ class Site:
     @property
     def replicas(self) -> Sequence[Replica]:
         return [*self.gateways, *self.reapers]
+
+    def wait_until(self, condition: Callable[[], object], what: str) -> None:
+        """Wait until a condition holds, at most as long as the removal of a lost session may take.
+
+        Raises:
+            ClusterError: The condition did not hold in time. The message contains ``what``.
+        """
+        deadline = time.monotonic() + self.times.lost_seconds + SLACK_SECONDS
+        while not condition():
+            if time.monotonic() > deadline:
+                raise ClusterError(f"Not in time: {what}")
+            time.sleep(POLL_SECONDS)
 
     def records(self) -> Sequence[StoredRecord]:
         """Return all session records."""

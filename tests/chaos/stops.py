@@ -23,7 +23,7 @@ from tests.chaos.checking_clients import CheckingClient
 from tests.chaos.connections import connect
 from tests.chaos.leftovers import find_leftovers, find_tracebacks
 from tests.chaos.replicas import Replica
-from tests.chaos.site import Site, Timeouts
+from tests.chaos.site import POLL_SECONDS, Site, Timeouts
 from tests.chaos.standalone import run_on_site
 from tests.cluster.processes import wait_until
 from tests.workspace.kubernetes.tcp_proxy import TcpProxy
@@ -110,7 +110,7 @@ class Stops:
         while remains := find_leftovers(self._site, frozenset()):
             if time.monotonic() > deadline:
                 raise StopsError("After all clients have left, these remain:\n" + "\n".join(remains))
-            time.sleep(0.2)
+            time.sleep(POLL_SECONDS)
         if tracebacks := find_tracebacks(self._site):
             raise StopsError("\n".join(tracebacks))
         return self.summary()

@@ -8,8 +8,8 @@ from tests.chaos.stops import GATEWAYS, TIMES, Stops
 
 pytestmark = pytest.mark.slow
 
-CYCLES = int(os.environ.get("LODGE_CHAOS_CYCLES", "3"))
-CLIENTS = 4
+CYCLES = int(os.environ.get("LODGE_CHAOS_CYCLES", "2"))
+CLIENTS = 3
 
 
 @pytest.mark.timeout(1200)

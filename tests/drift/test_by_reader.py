@@ -59,7 +59,10 @@ WAYS += [("mixed", case) for case in DRIFTING if expected_readers(case) is not N
 
 @pytest.fixture(scope="module")
 def results(lodge, spark, tmp_path_factory):
-    """Return the explanation and the rows of each way of each case, as futures."""
+    """Return the explanation and the rows of each way of each case, as futures.
+
+    The explanation is None if the readers of the case are not known.
+    """
     with ThreadPoolExecutor(STATEMENTS_AT_ONCE) as pool:
         sent = {}
         for way, case in WAYS:
@@ -71,7 +74,9 @@ def results(lodge, spark, tmp_path_factory):
                 os.utime(path, (TIME, TIME))
                 path.chmod(0o644 if way == "Spark" or number % 2 == 0 else 0o664)
             text = statement(case, folder)
-            explained = pool.submit(lambda text=text: spark.sql(f"explain {text}").first()[0])
+            explained = None
+            if expected_readers(case) is not None:
+                explained = pool.submit(lambda text=text: spark.sql(f"explain {text}").first()[0])
             sent[way, str(case)] = explained, pool.submit(lambda text=text: spark.sql(text).toArrow())
         yield sent
 
@@ -102,10 +107,10 @@ def test_rows_and_types_do_not_depend_on_the_reader(results, way, case):
     assert {name: ddl(table.schema.field(name).type) for name in case.types} == {
         name: ddl(type_) for name, type_ in case.types.items()
     }
-    used = readers(explained.result())
     expected = expected_readers(case)
     if way == "Spark" and expected is not None:
-        assert used == expected
+        assert readers(explained.result()) == expected
     if way == "mixed":
+        used = readers(explained.result())
         assert "Lodge" in used
         assert used == BOTH or expected != SPARK

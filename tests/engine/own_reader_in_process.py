@@ -1,7 +1,7 @@
-"""A process that scans one path for a test, with the reader of another package installed.
+"""A process that scans paths for tests, with the reader of another package installed.
 
-The input is a JSON object with the options of the scan. The output says whether a gateway accepts the path, and has the
-result of the scan.
+Each line of the input is a JSON object with the options of a scan, and has a line of the output with its result. The
+argument ``accept`` reads no files: the output says whether a gateway accepts the path, and what it has imported.
 """
 
 import json
@@ -11,14 +11,19 @@ from engine.scan_source import ScanSource, has_reader
 
 
 def main() -> None:
-    options = json.loads(sys.stdin.read())
-    answer = {"is_accepted": has_reader(ScanSource.from_options(options).path)}
-    answer["loaded_to_accept"] = [name for name in ("lodge_fixed_width", "pyarrow") if name in sys.modules]
-    print(json.dumps(answer | scan_path(options)))
+    answer = accept_path if "accept" in sys.argv else scan_path
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), flush=True)
+
+
+def accept_path(options: dict[str, str]) -> dict[str, object]:
+    is_accepted = has_reader(ScanSource.from_options(options).path)
+    loaded = [name for name in ("lodge_fixed_width", "pyarrow") if name in sys.modules]
+    return {"is_accepted": is_accepted, "loaded": loaded}
 
 
 def scan_path(options: dict[str, str]) -> dict[str, object]:
-    # Imported after the check above, because a gateway imports none of these.
+    # Imported here, because a gateway imports none of these.
     from engine.errors import EngineError
     from engine.file_scan import FileScan
 

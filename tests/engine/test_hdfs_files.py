@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("hdfs_client")]
 
 REPOSITORY = Path(__file__).parents[2]
 LARGE = b'{"a": 1}\n' * 1_000_000
-FILES = sorted(["d/a.json", *(f"d/{number}/a.json" for number in range(80))])
+FILES = sorted(["d/a.json", *(f"d/{number}/a.json" for number in range(30))])
 HANG_SECONDS = 120
 DENIED = "the user of the process may not read it"
 DOWN = "HDFS does not answer"
@@ -100,11 +100,11 @@ def test_unfinished_copies_are_ignored(lake):  # 2
     assert paths(lake.source("d")) == ["d/a.json"]
 
 
-@pytest.mark.parametrize("path", ["nothing", "d/nothing.json", "d/no*.json", "nothing/*.json", "d/a:b", "hdfs:x"])
-def test_missing_path_is_reported_as_missing(lake, path):
+def test_missing_path_is_reported_as_missing(lake):
     lake.put("d/a.json")
-    with pytest.raises(PathNotFoundError):
-        list_files(lake.source(path))
+    for path in ("nothing", "d/nothing.json", "d/no*.json", "nothing/*.json", "d/a:b", "hdfs:x"):
+        with pytest.raises(PathNotFoundError):
+            list_files(lake.source(path))
 
 
 def test_empty_directory_has_no_files(lake):
@@ -112,13 +112,13 @@ def test_empty_directory_has_no_files(lake):
     assert paths(lake.source("d")) == []
 
 
-@pytest.mark.parametrize("path", ["d", "d/private", "d/private/below", "d/private/below/a.json", "d/*/*/*.json", "."])
-def test_directory_without_rights_is_an_error_and_not_left_out(lake, path):  # 4
+def test_directory_without_rights_is_an_error_and_not_left_out(lake):  # 4
     lake.put("d/a.json")
     lake.server.filesystem(umask="077").create_dir(f"{lake.directory}/d/private")
     lake.put("d/private/below/a.json")
-    with pytest.raises(UnreadableFileError, match=DENIED):
-        list_files(lake.source(path))
+    for path in ("d", "d/private", "d/private/below", "d/private/below/a.json", "d/*/*/*.json", "."):
+        with pytest.raises(UnreadableFileError, match=DENIED):
+            list_files(lake.source(path))
     assert paths(lake.source("d/a.json")) == ["d/a.json"]
 
 
@@ -139,6 +139,7 @@ def test_file_that_is_replaced_while_it_is_read_is_an_error(lake):  # 3
     lake.put("a.json", LARGE)
     with pytest.raises(FileChangedError):
         while True:  # until the server has removed the blocks of the old file
+            time.sleep(0.2)
             file.seek(5_000_000)
             file.read(9)
             file.seek(0)

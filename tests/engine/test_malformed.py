@@ -227,7 +227,7 @@ def test_format_option_reads_a_file_without_suffix(workspace):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "format_"),
-    [(1000, "feather"), *[(count, name) for count in (1000, 3000) for name in ("csv", "jsonl", "parquet")]],
+    [(1000, "feather"), *((3000, name) for name in ("csv", "jsonl", "parquet"))],
 )
 def test_many_columns_are_read(workspace, columns, format_):
     row = {f"c{number}": number for number in range(columns)}
@@ -263,10 +263,8 @@ MOST_BYTES_FOR_A_LINE = 160 << 20
     ("path", "begin", "problem"),
     [
         ("a.csv", b"", "line 1: it is longer than 16,777,216 bytes"),
-        ("header.csv", b"a,b\n", "line 2: it is longer than 16,777,216 bytes"),
         ("header.csv", b'a,b\n"', "line 2: it is longer than 16,777,216 bytes"),
         ("a.jsonl", b'{"a":"', "line 1: it is longer than 16,777,216 bytes"),
-        ("a.json", b'[{"a":"', "object 1: this is not JSON: Invalid control character"),
         ("a.json", b'{"a":\n1}\n{"a":"', "object 2: this is not JSON: Invalid control character"),
     ],
 )

@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -38,27 +39,38 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@contextmanager
+def started(installed: Path, *arguments: str) -> Iterator[Callable[[dict[str, str]], dict[str, Any]]]:
+    """Run a process that has the package, and yield a function that sends it the options of a scan."""
+    command = [sys.executable, str(Path(__file__).with_name("own_reader_in_process.py")), *arguments]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(installed), str(REPOSITORY)])}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment, text=True, **pipes) as process:
+
+        def ask(options: dict[str, str]) -> dict[str, Any]:
+            process.stdin.write(json.dumps(options) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+            assert line, process.stderr.read()
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+
+        yield ask
+        process.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def process(installed):
+    with started(installed) as ask:
+        yield ask
+
+
 @pytest.fixture
-def scan(workspace, installed):
+def scan(workspace, process):
     """Scan a path in a process that has the package."""
-
-    def run(path: str, mentioned: frozenset[str] | None = None, **options: str) -> dict[str, Any]:
-        request = workspace.scan(path).to_options(reader=options, mentioned=mentioned)
-        search = os.pathsep.join([str(installed), str(REPOSITORY)])
-        command = [sys.executable, str(Path(__file__).with_name("own_reader_in_process.py"))]
-        ran = subprocess.run(
-            command,
-            input=json.dumps(request),
-            capture_output=True,
-            text=True,
-            check=False,
-            env=os.environ | {"PYTHONPATH": search},
-        )
-        assert ran.returncode == 0, ran.stderr
-        answer: dict[str, Any] = json.loads(ran.stdout)
-        return answer
-
-    return run
+    return lambda path, mentioned=None, **options: process(
+        workspace.scan(path).to_options(reader=options, mentioned=mentioned)
+    )
 
 
 def test_installed_package_adds_a_suffix(workspace, scan):
@@ -68,18 +80,20 @@ def test_installed_package_adds_a_suffix(workspace, scan):
     assert found["columns"] == {"id": [1, 2, 3], "name": ["bolt", "nut", "washer"], "amount": [12, None, -7]}
 
 
-@pytest.mark.parametrize("path", ["stock.fwf", "STOCK.FWF", "stock.fwf.gz"])
-def test_gateway_accepts_the_suffix_without_importing_the_package(workspace, scan, path):
-    workspace.write(path, gzip.compress(STOCK.encode()) if path.endswith(".gz") else STOCK)
-    found = scan(path, **COLUMNS)
-    assert (found["is_accepted"], found["loaded_to_accept"], found.get("rows")) == (True, [], 3)
-    assert not has_reader(path)  # this process lacks the package
+def test_gateway_accepts_the_suffix_without_importing_the_package(workspace, installed, scan):
+    with started(installed, "accept") as accept:
+        for path in ("stock.fwf", "STOCK.FWF", "stock.fwf.gz"):
+            assert accept(workspace.scan(path).to_options()) == {"is_accepted": True, "loaded": []}
+            assert not has_reader(path)  # this process lacks the package
+        assert not accept(workspace.scan("stock.txt").to_options())["is_accepted"]
+    for path in ("STOCK.FWF", "stock.fwf.gz"):
+        workspace.write(path, gzip.compress(STOCK.encode()) if path.endswith(".gz") else STOCK)
+        assert scan(path, **COLUMNS)["rows"] == 3
 
 
 def test_format_option_reads_other_suffixes(workspace, scan):
     workspace.write("stock.txt", STOCK)
-    found = scan("stock.txt", format="fixed_width", **COLUMNS)
-    assert (found["is_accepted"], found["rows"]) == (False, 3)
+    assert scan("stock.txt", format="fixed_width", **COLUMNS)["rows"] == 3
 
 
 def test_discovery_finds_files_in_subdirectories(workspace, scan):

@@ -23,7 +23,7 @@ from engine.scan_source import ScanSource
 from engine.spark_discovery import DiscoveryReader
 from engine.storage.files import list_files, open_file
 from engine.storage.remote import _connect
-from tests.cluster.clouds import AzureServer, GcsServer
+from tests.cluster.clouds import AzureServer
 from tests.cluster.s3 import REGION
 from tests.cluster.s3_proxy import ERRORS, HANG, RESET, TRUNCATE, S3Proxy
 from tests.workspace.object_store.servers import BUCKET, with_exact_keys
@@ -123,13 +123,13 @@ def content(suffix):
     return sink.getvalue()
 
 
-@pytest.mark.parametrize("suffix", ["json", "csv", "parquet", "orc", "arrow"])
-def test_rows_are_those_of_local_files(any_lake, tmp_path, suffix):
-    any_lake.put(f"a.{suffix}", content(suffix))
-    (tmp_path / f"a.{suffix}").write_bytes(content(suffix))
-    rows = any_lake.read(f"a.{suffix}")
-    assert rows == read(ScanSource("lake", str(tmp_path), f"a.{suffix}"))
-    assert len(rows) == 3
+def test_rows_are_those_of_local_files(any_lake, tmp_path):
+    for suffix in ("json", "csv", "parquet", "orc", "arrow"):
+        any_lake.put(f"a.{suffix}", content(suffix))
+        (tmp_path / f"a.{suffix}").write_bytes(content(suffix))
+        rows = any_lake.read(f"a.{suffix}")
+        assert rows == read(ScanSource("lake", str(tmp_path), f"a.{suffix}")), suffix
+        assert len(rows) == 3
 
 
 def test_directory_with_drift_gives_all_rows_and_the_columns_of_its_path(any_lake):
@@ -154,17 +154,17 @@ def test_files_are_selected_as_in_a_directory(any_lake):  # 2
     }
 
 
-@pytest.mark.parametrize("path", ["../other/a.json", "d/../../other/a.json", "/other/a.json", "d//a.json", "d\0"])
-def test_path_that_may_lead_out_is_refused(any_lake, path):  # 1
-    with pytest.raises(PathRefusedError):
-        list_files(any_lake.source(path))
+def test_path_that_may_lead_out_is_refused(any_lake):  # 1
+    for path in ("../other/a.json", "d/../../other/a.json", "/other/a.json", "d//a.json", "d\0"):
+        with pytest.raises(PathRefusedError):
+            list_files(any_lake.source(path))
 
 
-@pytest.mark.parametrize("path", ["d%2fa.json", "%2e%2e/other/a.json", "D/a.json", "d/a.jso", "d/*.csv"])
-def test_only_exact_names_exist(any_lake, path):  # 1
+def test_only_exact_names_exist(any_lake):  # 1
     any_lake.put("d/a.json", b'{"a": 1}\n')
-    with pytest.raises(PathNotFoundError):
-        list_files(any_lake.source(path))
+    for path in ("d%2fa.json", "%2e%2e/other/a.json", "D/a.json", "d/a.jso", "d/*.csv"):
+        with pytest.raises(PathNotFoundError):
+            list_files(any_lake.source(path))
 
 
 def test_workspace_does_not_contain_other_prefixes(any_lake):  # 1
@@ -255,19 +255,19 @@ def test_large_file_that_is_replaced_while_it_is_read_is_an_error(any_lake):  # 
         file.close()
 
 
-@pytest.mark.parametrize(("seconds", "is_settled"), [(60.0, False), (-1.0, True)])
-def test_file_that_was_just_written_is_not_settled(any_lake, monkeypatch, seconds, is_settled):  # 3
-    monkeypatch.setattr("engine.storage.remote._SETTLED_SECONDS", seconds)
+def test_file_that_was_just_written_is_not_settled(any_lake, monkeypatch):  # 3
     any_lake.put("a.json", b"{}\n")
-    assert [file.is_settled for file in list_files(any_lake.source("a.json"))] == [is_settled]
+    for seconds, is_settled in ((60.0, False), (-1.0, True)):
+        monkeypatch.setattr("engine.storage.remote._SETTLED_SECONDS", seconds)
+        assert [file.is_settled for file in list_files(any_lake.source("a.json"))] == [is_settled]
 
 
-@pytest.mark.parametrize("operation", ["list", "head", "get"])
-@pytest.mark.parametrize("fault", ["InternalError", "SlowDown", RESET, TRUNCATE])
-def test_request_that_fails_once_is_repeated(lake, fault, operation):
+def test_request_that_fails_once_is_repeated(lake):
     lake.put("d/a.json", b'{"a": 1}\n' * 10)
-    lake.proxy.fail(fault, times=1, operation=operation)
-    assert lake.read("d") == [{"a": 1}] * 10
+    for fault in ("InternalError", "SlowDown", RESET, TRUNCATE):
+        for operation in ("list", "head", "get"):
+            lake.proxy.fail(fault, times=1, operation=operation)
+            assert lake.read("d") == [{"a": 1}] * 10, (fault, operation)
 
 
 @pytest.mark.parametrize("operation", ["list", "get"])
@@ -325,21 +325,6 @@ def test_uri_names_the_cloud_of_azure():
     assert connected != file_system("core.windows.net")
 
 
-@pytest.mark.parametrize("server_type", [GcsServer, AzureServer])
-def test_storage_that_is_down_is_an_error_without_address(server_type, cloud_programs, monkeypatch):  # 4
-    monkeypatch.setattr("engine.storage.remote._RETRY_TIME", timedelta(seconds=1))
-    with server_type() as server:
-        lake = lake_at(server, monkeypatch)
-        lake.put("d/a.json", b'{"a": 1}\n')
-        assert lake.read("d") == [{"a": 1}]
-    with pytest.raises(
-        UnreadableFileError, match=r"'d' in workspace 'lake' cannot be read: .* does not answer"
-    ) as raised:
-        lake.read("d")
-    assert server.endpoint not in str(raised.value)
-    assert "127.0.0.1" not in str(raised.value)
-
-
 class Refusing(BaseHTTPRequestHandler):
     """Answers every request with the status and the body of the server."""
 
@@ -392,13 +377,19 @@ def test_status_of_a_response_is_the_reason(refusing_server, place, body, status
         list_files(ScanSource("lake", root, "d"))
 
 
-def test_digits_of_an_address_are_no_cause(monkeypatch):  # 4
-    """A port can contain the digits of a status such as 429, Too Many Requests."""
+@pytest.mark.parametrize("place", ["gs://b/d?anonymous=true&", "abfss://c@account.dfs.core.windows.net/d?"])
+def test_storage_that_is_down_is_an_error_without_address(place, monkeypatch):  # 4
+    """The port has the digits of a status, 429 Too Many Requests, which are no cause."""
+    monkeypatch.setattr("engine.storage.remote._RETRY_TIME", timedelta(seconds=1))
     monkeypatch.setenv("AZURE_STORAGE_KEY", "00000000")
     with closed_port(range(14_290, 14_300)) as port:
-        root = f"abfss://c@account.dfs.core.windows.net/d?endpoint_override=127.0.0.1:{port}&scheme=http"
-        with pytest.raises(UnreadableFileError, match="the storage does not answer"):
+        root = f"{place}endpoint_override=127.0.0.1:{port}&scheme=http"
+        with pytest.raises(
+            UnreadableFileError, match=r"'d' in workspace 'lake' cannot be read: the storage does not answer"
+        ) as raised:
             list_files(ScanSource("lake", root, "d"))
+    assert "127.0.0.1" not in str(raised.value)
+    assert str(port) not in str(raised.value)
 
 
 @contextmanager
@@ -426,7 +417,7 @@ def test_storage_without_credentials_is_named():  # 4
 
 
 def test_readers_are_slowed_down_and_get_all_rows(lake):
-    for number in range(40):
+    for number in range(20):
         lake.put(f"d/{number:02}.json", json.dumps({"a": number}).encode() + b"\n")
     refused = set()
 
@@ -437,5 +428,5 @@ def test_readers_are_slowed_down_and_get_all_rows(lake):
         return "SlowDown"
 
     lake.proxy.fault = refuse_once
-    assert lake.read("d") == [{"a": number} for number in range(40)]
-    assert len(refused) == 8  # head and get, of four files
+    assert lake.read("d") == [{"a": number} for number in range(20)]
+    assert len(refused) == 4  # head and get, of two files

@@ -2,6 +2,7 @@
 
 import os
 from decimal import Decimal
+from functools import reduce
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,9 @@ INSTANTS = pa.table({"tz": pa.array([0, 1_750_000_000_000_001, None], pa.timesta
     "nested", pa.array([[{"at": 1}], [], None], pa.list_(pa.struct([("at", pa.timestamp("us", "Europe/Rome"))])))
 )
 AMOUNT = '"1","Bob","200","false"\n"2","Sarah","150","true"\n"3","Tim","20","false"\n"4","Roger","500","true"\n'
+
+BATCHED_ROWS = 200_000
+"""The rows of a file that is read in many batches."""
 
 
 @pytest.fixture
@@ -42,15 +46,11 @@ def test_file_without_header_is_queried_by_the_columns_array(spark, scan, worksp
     assert [tuple(row) for row in rows] == [(False, 220.0), (True, 650.0)]
 
 
-def test_schema_without_header_is_the_columns_array(spark, scan, workspace):
-    workspace.write("amount.csv", AMOUNT)
-    assert scan(workspace.scan("amount.csv")).schema == spark.createDataFrame([], TEXT_SCHEMA).schema
-
-
-def test_rows_keep_their_number_of_fields(scan, workspace):
+def test_rows_without_header_keep_their_number_of_fields(spark, scan, workspace):
     workspace.write("ragged.psv", 'a|b\nc|d|e\n\n"f\ng"\n|é\n')
-    rows = [row.columns for row in scan(workspace.scan("ragged.psv")).collect()]
-    assert rows == [["a", "b"], ["c", "d", "e"], ["f\ng"], ["", "é"]]
+    frame = scan(workspace.scan("ragged.psv"))
+    assert frame.schema == spark.createDataFrame([], TEXT_SCHEMA).schema
+    assert [row.columns for row in frame.collect()] == [["a", "b"], ["c", "d", "e"], ["f\ng"], ["", "é"]]
 
 
 @pytest.mark.slow
@@ -74,11 +74,11 @@ def test_task_reads_small_files_up_to_partition_bytes(scan, workspace):
 
 @pytest.mark.slow
 def test_file_of_many_batches_is_read_whole(scan, workspace):
-    workspace.write("big.csv", "".join(f'{i},"{i}"\n' if i % 1000 == 0 else f"{i},{i}\n" for i in range(700_000)))
+    workspace.write("big.csv", "".join(f'{i},"{i}"\n' if i % 1000 == 0 else f"{i},{i}\n" for i in range(BATCHED_ROWS)))
     row = scan(workspace.scan("big.csv")).selectExpr(
         "count(*)", "sum(cast(columns[0] as bigint))", "count(distinct columns[1])"
     )
-    assert tuple(row.collect()[0]) == (700_000, 700_000 * 699_999 // 2, 700_000)
+    assert tuple(row.collect()[0]) == (BATCHED_ROWS, BATCHED_ROWS * (BATCHED_ROWS - 1) // 2, BATCHED_ROWS)
 
 
 def test_empty_file_has_no_rows_and_empty_directory_no_schema(spark, scan, workspace):
@@ -112,15 +112,14 @@ def test_fifo_fails_the_query_without_blocking(scan, workspace):
     assert "engine.errors.UnreadableFileError: 'pipe.csv' in workspace 'dfs' cannot be read" in failure
 
 
-@pytest.mark.parametrize(("bad", "problem"), [(b"a,\xff\n", "the bytes are not UTF-8"), (b'a,"b\n', "is never closed")])
-def test_error_in_the_middle_of_a_file_names_file_and_line(scan, workspace, bad, problem):
-    good = b"some,ordinary,row\n" * 300_000
+def test_error_in_the_middle_of_a_file_names_file_and_line(scan, workspace):
+    good = b"some,ordinary,row\n" * 100_000
     workspace.write("good.csv", good)
-    workspace.write("logs/bad.csv", good + bad + good)
+    workspace.write("logs/bad.csv", good + b"a,\xff\n" + good)
     failure = failure_of(scan(workspace.scan(".")))
     (line,) = {line for line in failure.splitlines() if line.startswith("engine.readers.errors.")}
-    assert line.startswith("engine.readers.errors.FormatError: 'logs/bad.csv' in workspace 'dfs', line 300001: ")
-    assert problem in line
+    assert line.startswith("engine.readers.errors.FormatError: 'logs/bad.csv' in workspace 'dfs', line 100001: ")
+    assert "the bytes are not UTF-8" in line
 
 
 def test_missing_file_and_missing_option_are_named(spark, scan, workspace):
@@ -161,9 +160,10 @@ def test_instants_are_the_same_in_any_time_zone_of_the_session(spark, scan, work
     workspace.write("a.parquet", written(parquet.write_table, INSTANTS))
     source = workspace.scan("a.parquet")
     declared = "tz timestamp, nested array<struct<at timestamp>>"
-    for zone in ("UTC", "Etc/UTC", "Asia/Tokyo"):
-        options = source.to_options(reader={"time_zone": zone})
-        reader = spark.read.format(FORMAT).options(**options)
-        for frame in (scan(source, time_zone=zone), reader.schema(declared).load()):
-            rows = frame.selectExpr("unix_micros(tz)", "unix_micros(get(nested, 0).at)").collect()
-            assert [tuple(row) for row in rows] == [(0, 1), (1_750_000_000_000_001, None), (None, None)]
+    frames = []
+    for zone in ("Etc/UTC", "Asia/Tokyo"):
+        reader = spark.read.format(FORMAT).options(**source.to_options(reader={"time_zone": zone}))
+        frames += [scan(source, time_zone=zone), reader.schema(declared).load()]
+    instants = [frame.selectExpr("unix_micros(tz)", "unix_micros(get(nested, 0).at)") for frame in frames]
+    rows = reduce(lambda first, second: first.union(second), instants).collect()
+    assert [tuple(row) for row in rows] == [(0, 1), (1_750_000_000_000_001, None), (None, None)] * len(frames)

@@ -1,11 +1,14 @@
-"""Attacks on a gateway. Each runs in a process of its own: ``python -m tests.hostile.attacks NAME TARGET [TOKEN]``.
+"""Attacks on a gateway, each in a process of its own: ``python -m tests.hostile.attacks TARGET TOKEN NAME...``.
 
-An attack repeats itself until its process is killed. Errors are expected.
+An attack repeats itself until this process is killed. Errors are expected. The name of each attack is printed after its
+first step.
 """
 
+import ctypes
 import itertools
 import os
 import random
+import signal
 import socket
 import struct
 import sys
@@ -13,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from typing import NoReturn
 
 import grpc
 import zstandard
@@ -25,6 +29,7 @@ SERVICE = "/spark.connect.SparkConnectService/"
 METHODS = [method.name for method in base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods]
 _MIB = 1024 * 1024
 _PAUSE_SECONDS = 0.2
+_SET_PARENT_DEATH_SIGNAL = 1
 _RANDOM = random.Random(13)  # noqa: S311 - it only has to be repeatable
 
 
@@ -382,15 +387,27 @@ def _varint(number: int) -> Iterator[int]:
     yield number
 
 
-def main() -> None:
-    name, target, *token = sys.argv[1:]
-    os.nice(19)
-    attacker = Attacker(target, *token)
+def _repeat(name: str, attacker: Attacker) -> NoReturn:
+    """Attack until the parent of this process ends."""
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    has_begun = False
     while True:
         with suppress(OSError, grpc.RpcError):
             for _ in ATTACKS[name](attacker):
+                if not has_begun:
+                    print(name, flush=True)
+                    has_begun = True
                 time.sleep(_PAUSE_SECONDS)
         time.sleep(_PAUSE_SECONDS)
+
+
+def main() -> None:
+    target, token, *names = sys.argv[1:]
+    os.nice(19)
+    for name in names:
+        if os.fork() == 0:  # the imports take longer than many attacks
+            _repeat(name, Attacker(target, token))
+    os.wait()
 
 
 if __name__ == "__main__":

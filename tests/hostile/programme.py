@@ -10,14 +10,13 @@ Claims:
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -27,6 +26,7 @@ import grpc
 from tests.cluster.ports import free_port
 from tests.cluster.processes import DIES_WITH_PARENT, wait_until
 from tests.hostile.attacks import ATTACKS, SERVICE
+from tests.running.processor_time import processor_seconds
 
 REPOSITORY = Path(__file__).parents[2]
 MAX_SLOWDOWN = 3.0
@@ -34,7 +34,7 @@ MAX_MEMORY_BYTES = 1536 * 1024 * 1024
 _MIN_QUIET_SECONDS = 0.05
 """Latencies below this value are noise of the machine, and are not compared."""
 
-_WORKER_PROCESSES = 4
+_WORKERS_PER_PROCESS = 4
 _CHECK_SECONDS = 0.1
 _START_SECONDS = 120.0
 _LONGEST_SECONDS = 300.0
@@ -51,9 +51,9 @@ class Plan:
 
     Attributes:
         quiet_seconds: How long the workers work without attackers.
-        hostile_seconds: How long the attackers attack. On a slow machine, they attack until a worker has completed a
-            statement and an attack has reached a limit.
-        workers: The number of working clients.
+        hostile_seconds: How long the attackers attack. On a slow machine, they attack until each attack has completed
+            a step, a worker has completed a statement, and an attack has reached a limit.
+        workers: The number of working clients, a multiple of four.
         pause_seconds: The pause of a worker between two statements.
         attacks: The names of the attacks.
         one_by_one: Whether the attacks happen one after the other, to find the one that does harm.
@@ -141,15 +141,6 @@ def percentile(values: Sequence[float], share: float = 0.99) -> float:
     return sorted(values)[min(int(len(values) * share), len(values) - 1)] if values else 0.0
 
 
-def _processor_seconds(processes: Iterable["subprocess.Popen[bytes]"]) -> float:
-    """Return how long processes have used a processor."""
-    ticks = 0
-    for process in processes:
-        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 def _busy_seconds() -> float:
     """Return how long all processors of the machine have been busy."""
     ticks = [int(each) for each in Path("/proc/stat").read_text().split(maxsplit=9)[1:9]]
@@ -168,7 +159,10 @@ class ProcessorMeter:
         self._before = self._read()
 
     def _read(self) -> dict[str, float]:
-        used = {name: _processor_seconds(processes) for name, processes in self._groups.items()}
+        used = {
+            name: sum(processor_seconds(process.pid) for process in processes)
+            for name, processes in self._groups.items()
+        }
         return {"time": time.monotonic(), **used, "Spark and others": _busy_seconds() - sum(used.values())}
 
     def cores(self) -> Mapping[str, float]:
@@ -325,9 +319,8 @@ class Workers:
         self._ready = 0
         self._wanted = plan.workers
         self.processes = []
-        for _ in range(_WORKER_PROCESSES):
-            count = str(plan.workers // _WORKER_PROCESSES)
-            process = _start("tests.hostile.workers", address, count, str(plan.pause_seconds))
+        for _ in range(plan.workers // _WORKERS_PER_PROCESS):
+            process = _start("tests.hostile.workers", address, str(_WORKERS_PER_PROCESS), str(plan.pause_seconds))
             self.processes.append(process)
             threading.Thread(target=self._read, args=[process], daemon=True).start()
 
@@ -356,22 +349,45 @@ class Workers:
         return [seconds for ended, seconds in self.statements if begin <= ended - seconds and ended <= end]
 
 
-@contextmanager
-def attackers(target: str, names: Sequence[str], token: str) -> Iterator[Sequence["subprocess.Popen[bytes]"]]:
-    """Run one process for each attack."""
-    processes: list[subprocess.Popen[bytes]] = []
-    try:
-        processes += [_start("tests.hostile.attacks", name, target, token) for name in names]
-        yield processes
-    finally:
-        for process in processes:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+class Attackers:
+    """Attacks, each in a process of its own. A context manager.
+
+    Args:
+        target: The address ``host:port`` of the gateway.
+        names: The names of the attacks.
+        token: The token of the attackers.
+    """
+
+    def __init__(self, target: str, names: Sequence[str], token: str) -> None:
+        self._names = frozenset(names)
+        self._begun: set[str] = set()
+        self.process = _start("tests.hostile.attacks", target, token, *names)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._begun.add(line.decode().strip())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def have_begun(self) -> bool:
+        """Return whether each attack has completed a step."""
+        return self._begun >= self._names
 
 
-def _has_enough(gateway: Gateway, working: Workers, start: float) -> bool:
-    """Return whether a worker has completed a statement, and an attack has reached a limit."""
-    return bool(working.between(start, time.monotonic())) and any(gateway.metrics(_LIMITS_METRIC).values())
+def _has_enough(gateway: Gateway, working: Workers, attacking: Attackers, start: float) -> bool:
+    """Return whether each attack has completed a step, a worker a statement, and an attack has reached a limit."""
+    return (
+        attacking.have_begun()
+        and bool(working.between(start, time.monotonic()))
+        and any(gateway.metrics(_LIMITS_METRIC).values())
+    )
 
 
 def play(gateway: Gateway, plan: Plan) -> Result:
@@ -390,16 +406,17 @@ def play(gateway: Gateway, plan: Plan) -> Result:
         share = plan.hostile_seconds / (len(plan.attacks) if plan.one_by_one else 1)
         for names in [[name] for name in plan.attacks] if plan.one_by_one else [plan.attacks]:
             start = time.monotonic()
-            with attackers(gateway.target, names, gateway.attackers_token) as attacking:
+            with Attackers(gateway.target, names, gateway.attackers_token) as attacking:
                 groups = {
                     "gateway": [gateway.process],
                     "backend of attackers": [gateway.stub],
                     "workers": working.processes,
-                    "attackers": attacking,
+                    "attackers": [attacking.process],
                 }
                 meter = ProcessorMeter(groups)
                 while (now := time.monotonic()) < start + share or (
-                    now < start + _LONGEST_SECONDS and not (plan.one_by_one or _has_enough(gateway, working, start))
+                    now < start + _LONGEST_SECONDS
+                    and not (plan.one_by_one or _has_enough(gateway, working, attacking, start))
                 ):
                     time.sleep(0.5)
                     result.memory_bytes = max(result.memory_bytes, gateway.memory_bytes())

@@ -1,9 +1,11 @@
 """How runs are divided into tiers, scheduled, measured and reported."""
 
+import gc
 import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,7 @@ def run(directory: Path, *options: str, **environment: str) -> str:
     (directory / "test_some.py").write_text(TESTS)
     plugins = ["tiers", "measuring", "scheduling", "failures"]
     command = [sys.executable, "-m", "pytest", *(f"-ptests.running.{name}" for name in plugins)]
+    command += ["-pno:asyncio", "-pno:hypothesispytest"]  # which take half of the time
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LODGE_"))}
     variables |= {"PYTHONPATH": str(REPOSITORY), "XDG_CACHE_HOME": str(directory / "cache")}
     command += ["-c", os.devnull, "--rootdir", str(directory), *options]
@@ -47,9 +50,22 @@ def run(directory: Path, *options: str, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(("tier", "outcome"), [("quick", "1 failed, 1 passed"), ("slow", "1 passed")])
-def test_tier_selects_its_tests(tmp_path: Path, tier: str, outcome: str) -> None:
-    assert outcome in run(tmp_path, f"--tier={tier}")
+def test_tier_is_recorded_and_compared_with_the_last_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run has one process, and the second one a worker."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for options, is_new in (((), True), (("-n", "1"), False)):
+        failures = tmp_path / f"failures-{is_new}.txt"
+        output = run(tmp_path, "--tier=quick", *options, LODGE_FAILURES=str(failures))
+        assert "1 failed, 1 passed" in output
+        assert "all files, one after the other" in output
+        assert (" new " in output) == is_new
+        record = Record.read("quick")
+        assert list(record.files) == ["test_some.py"]
+        assert record.elapsed_seconds > 0
+        name, reason, repeat = failures.read_text().splitlines()
+        assert name == "FAILED test_some.py::test_that_fails"
+        assert reason == "  call: AssertionError: an explanation"
+        assert repeat.endswith("-m pytest test_some.py::test_that_fails")
 
 
 def test_run_of_chosen_tests_has_no_tier_and_is_not_recorded(tmp_path: Path) -> None:
@@ -59,34 +75,11 @@ def test_run_of_chosen_tests_has_no_tier_and_is_not_recorded(tmp_path: Path) -> 
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
-def test_tier_is_recorded_and_compared_with_the_last_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: str
-) -> None:
-    first, second = (run(tmp_path, "--tier=quick", "-n", workers) for _ in range(2))
-    assert " new " in first
-    assert "all files, one after the other" in second
-    assert " new " not in second
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    record = Record.read("quick")
-    assert list(record.files) == ["test_some.py"]
-    assert record.elapsed_seconds > 0
-
-
-@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
-def test_failure_is_written_once_with_the_command_that_repeats_it(tmp_path: Path, workers: str) -> None:
-    failures = tmp_path / "failures.txt"
-    run(tmp_path, "-n", workers, LODGE_FAILURES=str(failures))
-    name, reason, repeat = failures.read_text().splitlines()
-    assert name == "FAILED test_some.py::test_that_fails"
-    assert reason == "  call: AssertionError: an explanation"
-    assert repeat.endswith("-m pytest test_some.py::test_that_fails")
-
-
-def test_part_of_a_tier_is_not_recorded(tmp_path: Path) -> None:
-    assert "slowest files" in run(tmp_path, "--tier=quick", "test_some.py")
-    run(tmp_path, "--tier=quick", "-k", "quick")
-    run(tmp_path, "--tier=quick", "-m", "not slow")
+@pytest.mark.parametrize("options", [("test_some.py",), ("-k", "slow"), ("-m", "slow")])
+def test_part_of_a_tier_is_not_recorded(tmp_path: Path, options: Sequence[str]) -> None:
+    output = run(tmp_path, "--tier=slow", *options)
+    assert "1 passed" in output
+    assert "slowest files" in output
     assert not (tmp_path / "cache").exists()
 
 
@@ -139,6 +132,11 @@ def test_remaining_time_follows_the_record_and_then_the_run() -> None:
     assert estimate.share == 0.5
     assert estimate.remaining_seconds(30.0) == 30.0
     assert Estimate(tests, Record()).remaining_seconds(0.0) is None
+
+
+def test_garbage_collector_leaves_out_collected_tests() -> None:
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 0
 
 
 def test_clock_has_minutes_and_seconds() -> None:

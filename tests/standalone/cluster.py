@@ -15,10 +15,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyspark
-
 from tests.cluster.processes import Process
-from tests.conftest import QUICK_COMPILER, SPARK_ENVIRONMENT, SparkProcess, end, start_spark_process
+from tests.conftest import (
+    QUICK_COMPILER,
+    SPARK_ENVIRONMENT,
+    SparkProcess,
+    create_archive,
+    end,
+    start_spark_process,
+)
+from tests.spark_home import class_archive, shared_home
 
 WORKERS = 2
 WORKER_MEMORY_MB = 1024
@@ -28,9 +34,9 @@ HEARTBEAT_SECONDS = 2
 SILENCE_SECONDS = 20
 """How long an executor may be silent before the driver runs its tasks again. A busy machine must stay below."""
 
-_SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _MASTER_STARTED = re.compile(r"Starting Spark master at (spark://\S+)")
 _WORKER_REGISTERED = "Successfully registered with master"
+_EXECUTOR_REGISTERED = "Successfully registered with driver"
 
 
 class Worker:
@@ -50,7 +56,7 @@ class Worker:
             _command("org.apache.spark.deploy.worker.Worker", *limits, master),
             self._log,
             is_ready=self._is_registered,
-            environment=SPARK_ENVIRONMENT | {"SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_DIRS": str(directory)},
+            environment=_environment() | {"SPARK_LOCAL_DIRS": str(directory)},
         )
 
     def start(self) -> None:
@@ -75,6 +81,10 @@ class Worker:
     def executor_logs(self) -> str:
         """Return the logs of all executors that the worker has started."""
         return "".join(log.read_text(errors="replace") for log in self.work.glob("app-*/*/stderr"))
+
+    def has_executor(self) -> bool:
+        """Return whether an executor has registered since the last start of the worker."""
+        return self.executor_logs().count(_EXECUTOR_REGISTERED) >= self._starts
 
     def runs(self, directory: str) -> bool:
         """Return whether a directory is the working directory of one of its executors."""
@@ -111,8 +121,7 @@ def standalone_cluster(directory: Path) -> Iterator[StandaloneCluster]:
             _command("org.apache.spark.deploy.master.Master"),
             master_log,
             is_ready=lambda: _MASTER_STARTED.search(master_log.read_text(errors="replace")) is not None,
-            environment=SPARK_ENVIRONMENT
-            | {"SPARK_DAEMON_MEMORY": "256m", "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false"},
+            environment=_environment() | {"SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false"},
         )
         programs.callback(master.kill)
         master.start()
@@ -133,7 +142,16 @@ def standalone_cluster(directory: Path) -> Iterator[StandaloneCluster]:
 
 
 def _command(class_: str, *arguments: str) -> list[str | Path]:
-    return [_SPARK_CLASS, class_, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *arguments]
+    spark_class = shared_home() / "bin" / "spark-class"
+    return [spark_class, class_, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *arguments]
+
+
+def _environment() -> dict[str, str]:
+    return SPARK_ENVIRONMENT | {"SPARK_DAEMON_JAVA_OPTS": _java_options(), "SPARK_DAEMON_MEMORY": "256m"}
+
+
+def _java_options() -> str:
+    return f"{QUICK_COMPILER} {class_archive(create_archive)}"
 
 
 def _settings() -> dict[str, str]:
@@ -141,7 +159,7 @@ def _settings() -> dict[str, str]:
         "spark.cores.max": str(WORKERS),
         "spark.driver.memory": "1g",
         "spark.executor.cores": "1",
-        "spark.executor.extraJavaOptions": QUICK_COMPILER,
+        "spark.executor.extraJavaOptions": _java_options(),
         "spark.executor.heartbeatInterval": f"{HEARTBEAT_SECONDS}s",
         "spark.executor.memory": f"{EXECUTOR_MEMORY_MB}m",
         "spark.network.timeout": f"{SILENCE_SECONDS}s",

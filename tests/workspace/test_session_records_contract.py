@@ -335,19 +335,6 @@ def test_guarantee_4_watch_reports_the_last_state_after_each_change(records: rec
         seen.until(lambda: seen.known == {first.record.name: first, again.record.name: again})
 
 
-def test_guarantee_4_watch_lists_again_after_an_outage(open_records: Opener, outage: Outage) -> None:
-    records = open_records()
-    stored = records.create(a_record())
-    with watching(open_records()) as seen:
-        seen.until(lambda: seen.known == {stored.record.name: stored})
-        with outage():
-            seen.until(lambda: isinstance(seen.events[-1], record_store.RecordsUnreachable))
-            assert seen.events[-1].reason
-        stored = records.replace(counted(stored.record), stored.version)
-        seen.until(lambda: seen.known == {stored.record.name: stored})
-        assert sum(isinstance(event, record_store.RecordsListed) for event in seen.events) > 1
-
-
 def test_guarantee_7_watch_for_a_replica_reports_records_that_concern_it(open_records: Opener) -> None:
     records = open_records()
     own, both, foreign, left = (
@@ -375,39 +362,43 @@ def test_guarantee_7_watch_for_a_replica_reports_records_that_concern_it(open_re
     assert {B} not in holders, "no record of another replica is reported"
 
 
-def test_guarantee_7_watch_for_a_replica_lists_again_after_an_outage(open_records: Opener, outage: Outage) -> None:
+def test_guarantees_4_5_and_7_operations_fail_in_an_outage_and_watches_list_again(
+    open_records: Opener, outage: Outage
+) -> None:
+    """Use one outage for three guarantees, because a restart of an API server is expensive."""
     records = open_records()
     own = records.create(_session_of(Principal("ada"), 1, holders=(A,)))
     taken = records.create(_session_of(Principal("ada"), 2, holders=(A,)))
     foreign = records.create(_session_of(Principal("ada"), 3, holders=(B,)))
-    with watching(open_records(), A) as seen:
-        seen.until(lambda: seen.known == _by_name([own, taken]))
-        with outage():
-            seen.until(lambda: isinstance(seen.events[-1], record_store.RecordsUnreachable))
-        records.replace(replace(taken.record, holders=frozenset({B})), taken.version)
-        foreign = records.replace(replace(foreign.record, holders=frozenset({A})), foreign.version)
-        seen.until(lambda: seen.known == _by_name([own, foreign]))
-
-
-def test_guarantee_5_every_operation_is_unavailable_during_an_outage(open_records: Opener, outage: Outage) -> None:
-    records = open_records()
-    stored = records.create(a_record())
-    other = a_record(client_session_id=ClientSessionId("other"))
+    before = _by_name([own, taken, foreign])
     questions: Sequence[Callable[[], object]] = (
         records.list,
-        partial(records.find, stored.record.session_uuid),
-        partial(records.list_of_principal, stored.record.principal),
+        partial(records.find, own.record.session_uuid),
+        partial(records.list_of_principal, own.record.principal),
         partial(records.list_held, A),
-        partial(records.read, stored.record.name),
-        partial(records.create, other),
-        partial(records.replace, stored.record, stored.version),
-        partial(records.delete, stored.record.name, stored.version),
+        partial(records.read, own.record.name),
+        partial(records.create, a_record(client_session_id=ClientSessionId("other"))),
+        partial(records.replace, own.record, own.version),
+        partial(records.delete, own.record.name, own.version),
     )
-    with outage(), ThreadPoolExecutor(len(questions)) as threads:
-        for answer in [threads.submit(question) for question in questions]:
-            with pytest.raises(record_store.RecordsUnavailableError, match=r"cannot be used now"):
-                answer.result()
-    assert list(records.list()) == [stored]
+    with watching(open_records()) as of_all, watching(open_records(), A) as of_replica:
+        of_all.until(lambda: of_all.known == before)
+        of_replica.until(lambda: of_replica.known == _by_name([own, taken]))
+        with outage(), ThreadPoolExecutor(len(questions)) as threads:
+            for answer in [threads.submit(question) for question in questions]:
+                with pytest.raises(record_store.RecordsUnavailableError, match=r"cannot be used now"):
+                    answer.result()
+            of_all.until(lambda: isinstance(of_all.events[-1], record_store.RecordsUnreachable))
+            of_replica.until(lambda: isinstance(of_replica.events[-1], record_store.RecordsUnreachable))
+            unreachable = of_all.events[-1]
+            assert isinstance(unreachable, record_store.RecordsUnreachable)
+            assert unreachable.reason
+        assert _by_name(records.list()) == before
+        taken = records.replace(replace(taken.record, holders=frozenset({B})), taken.version)
+        foreign = records.replace(replace(foreign.record, holders=frozenset({A})), foreign.version)
+        of_all.until(lambda: of_all.known == _by_name([own, taken, foreign]))
+        of_replica.until(lambda: of_replica.known == _by_name([own, foreign]))
+        assert sum(isinstance(event, record_store.RecordsListed) for event in of_all.events) > 1
 
 
 def test_stopped_watch_ends(records: record_store.SessionRecords) -> None:

@@ -31,7 +31,11 @@ REGULAR = {
 
 
 def lines_of(*rows):
-    return b"".join(row if isinstance(row, bytes) else json.dumps(row).encode() + b"\n" for row in rows)
+    """Return the lines of rows. Repeated rows are written once, because a test can have many."""
+    lines = {id(row): row for row in rows}
+    for key, row in lines.items():
+        lines[key] = row if isinstance(row, bytes) else json.dumps(row).encode() + b"\n"
+    return b"".join(lines[id(row)] for row in rows)
 
 
 def source(data):
@@ -182,9 +186,9 @@ def test_line_that_adds_or_breaks_something_is_found_in_later_blocks(line, expec
 
 def test_line_far_behind_the_start_is_found_with_the_usual_blocks(memory_file):
     row = {"id": 1, "text": "x" * 100}
-    file = memory_file("a.json", lines_of(*[row] * 60_000, {"id": 1.5, "text": "y"}, *[row] * 20_000))
+    file = memory_file("a.json", lines_of(*[row] * 60_000, {"id": 1.5, "text": "y"}))
     assert file.discover().to_arrow() == pa.schema([("id", pa.float64()), ("text", pa.string())])
-    file = memory_file("a.json", lines_of(*[row] * 60_000, {"id": "x"}, *[row] * 20_000))
+    file = memory_file("a.json", lines_of(*[row] * 60_000, {"id": "x"}))
     with pytest.raises(EngineError, match="line 60001: "):
         file.discover()
 
@@ -205,7 +209,7 @@ def test_object_that_spans_lines_is_rejected_around_regular_lines():
 
     regular = line('{"k":0,"who":{"age":1}')
     first, last = line('{"k":0', ',"who":'), b'{"age":2}}\n'
-    for count in range(40, 60):
+    for count in range(40, 60, 2):
         data = lines_of(*[regular] * count, first, regular, regular, last, *[regular] * 3)
         found = discover(data, block_bytes=32 * 1024)
         assert f"line {count + 1}: this is not JSON" in found
@@ -216,7 +220,7 @@ def test_object_that_spans_lines_is_rejected_beside_numbers_that_may_be_rounded(
     rows = [{"k": 0, "d": 1.5, "n": 5, "who": {"age": 1}}] * 150
     long = [{"k": 0, "n": 1234567890123456, "d": 2.5}] * 50
     data = lines_of(*rows * 2, *long, *rows, b'{"k":0,"d":1e300,"who":\n{"age":1}}\n', *rows)
-    for block_bytes in range(15_000, 25_000, 500):
+    for block_bytes in range(15_000, 25_000, 1000):
         assert discover(data, block_bytes=block_bytes) == discover_by_parsing(data, block_bytes=block_bytes)
 
 
@@ -361,7 +365,7 @@ def random_document(chance):
     return data
 
 
-RANDOM_DOCUMENTS = 150
+RANDOM_DOCUMENTS = 80
 
 
 def compare_random_document(seed):

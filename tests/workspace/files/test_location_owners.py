@@ -23,7 +23,7 @@ from workspace.locations import Owner, OwnerError
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
 TABLE = TableUuid("00000000-0000-4000-8000-000000000002")
 OTHER = Owner(65534, 65533)
-ROUNDS = 20
+ROUNDS = 4
 DEADLINE_SECONDS = 60
 as_root = pytest.mark.needs_root
 

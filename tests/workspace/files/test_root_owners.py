@@ -126,22 +126,15 @@ def test_workspace_cannot_move_to_a_root_of_other_records(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_other", [False, True])
-def test_root_is_free_for_any_lodge_after_a_killed_start(
-    tmp_path: Path, killed_at: KilledAt, *, is_other: bool
-) -> None:
+def test_root_is_free_for_any_lodge_after_a_killed_start(tmp_path: Path, killed_at: KilledAt) -> None:
+    """Other Lodges start here. In `test_root_ids`, the same one starts again."""
     for step in itertools.count(1):
         root, root_ids, others = tmp_path / f"{step}", InMemoryRootIds(), InMemoryRootIds()
         was_killed = killed_at(step, partial(opened, root, root_ids))
-        was_taken = mark(root).exists()
-        if is_other and not was_taken:
-            opened(root, others).create(SESSION)
-            with pytest.raises(RootTakenError, match=others.records):
-                opened(root, root_ids)
-        else:
-            opened(root, root_ids).create(SESSION)
-            with pytest.raises(RootTakenError, match=root_ids.records):
-                opened(root, others)
+        first, second = (root_ids, others) if mark(root).exists() else (others, root_ids)
+        opened(root, first).create(SESSION)
+        with pytest.raises(RootTakenError, match=first.records):
+            opened(root, second)
         if not was_killed:
             break
     assert step > 10

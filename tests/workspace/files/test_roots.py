@@ -145,7 +145,7 @@ def test_killed_end_is_completed_in_both_roots_by_a_process_that_knows_one(tmp_p
         assert [path.name for root in (home, moved) for path in root.iterdir()] == [".lodge", ".lodge"]
         if not was_killed:
             break
-    assert step > 20
+    assert step > 10
 
 
 def test_trash_entry_names_its_former_location(home: Path, moved: Path, locations: FileSessionLocations) -> None:

@@ -10,7 +10,7 @@ from workspace.files.session_locations import FileSessionLocations
 from workspace.leases import Leases
 from workspace.record_store import SessionRecords
 
-SESSIONS = 200
+SESSIONS = 100
 
 pytestmark = pytest.mark.slow
 

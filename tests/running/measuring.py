@@ -1,6 +1,7 @@
 """Measures how long each test file takes, and compares the run with the last recorded one.
 
-Only runs of a whole tier are recorded, see :mod:`tests.running.tiers`: those that name no tests, keywords or markers.
+Only runs of a whole tier are recorded, see :mod:`tests.running.tiers`: those that name no tests, keywords or markers
+and run what they collect.
 """
 
 import os
@@ -73,6 +74,7 @@ class Report:
             config.args_source is pytest.Config.ArgsSource.ARGS
             or config.getoption("keyword")
             or config.getoption("markexpr")
+            or config.getoption("collectonly")
         )
         self._last = Record.read(self._tier)
         self._costs = defaultdict[str, Cost](Cost)

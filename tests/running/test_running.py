@@ -83,6 +83,11 @@ def test_part_of_a_tier_is_not_recorded(tmp_path: Path, options: Sequence[str]) 
     assert not (tmp_path / "cache").exists()
 
 
+def test_collection_alone_is_not_recorded(tmp_path: Path) -> None:
+    assert "tests collected" in run(tmp_path, "--tier=quick", "--collect-only")
+    assert not (tmp_path / "cache").exists()
+
+
 def test_damaged_record_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     RECORD.write("special")

@@ -18,7 +18,7 @@ from tests.cluster.builds import program
 from tests.cluster.control_plane import NODE_GRACE_SECONDS
 from tests.cluster.processes import Process, wait_until
 
-READY_SECONDS = 60.0
+READY_SECONDS = 240.0
 _STAGES = Path(__file__).with_name("nodes.yaml")
 
 

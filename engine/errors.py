@@ -51,6 +51,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         "LODGE_OTHER_ENGINE": "58000",
         "LODGE_PARTITION_NAMES": "42000",
         "LODGE_PATH_REFUSED": "42501",
+        "LODGE_PATTERN_TOO_COMPLEX": "54001",
         "LODGE_PROJECTION": "42000",
         "LODGE_READER_FAILED": "58000",
         "LODGE_READER_PLUGIN": "58000",
@@ -309,6 +310,17 @@ class PathRefusedError(FileError):
 
     def __init__(self, workspace: str, path: str, reason: str) -> None:
         super().__init__(workspace, path, f" is refused: {reason}.")
+
+
+class PatternError(FileError):
+    """Raised if a path pattern needs too much computation."""
+
+    condition = "LODGE_PATTERN_TOO_COMPLEX"
+    sql_state = "54001"
+
+    def __init__(self, workspace: str, path: str, max_steps: int) -> None:
+        problem = f" as a pattern needs more than {max_steps:,} comparisons. Use fewer wildcards, or name a directory."
+        super().__init__(workspace, path, problem)
 
 
 class NoReaderError(FileError):

@@ -1,14 +1,16 @@
 """A file in a listing, and how many files a listing may have."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from engine.errors import UnreadableFileError
 from engine.scan_source import ScanSource
 
 MAX_FILES: Final = 500_000
 """The maximum number of files of a scan. A listing of so many files occupies about 250 MB."""
+
+_Item = TypeVar("_Item")
 
 OnProgress = Callable[[], None]
 """A function that a listing calls for each directory, and for each ``PROGRESS_ENTRIES`` entries of a directory.
@@ -21,6 +23,14 @@ PROGRESS_ENTRIES: Final = 1000
 
 def ignore_progress() -> None:
     """Do nothing about the progress of a listing."""
+
+
+def with_progress(items: Iterable[_Item], on_progress: OnProgress) -> Iterator[_Item]:
+    """Yield the items, and report the progress after each ``PROGRESS_ENTRIES`` of them."""
+    for number, item in enumerate(items, start=1):
+        if number % PROGRESS_ENTRIES == 0:
+            on_progress()
+        yield item
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +60,15 @@ def require_few_files(source: ScanSource, count: int, max_files: int = MAX_FILES
     """
     if count > max_files:
         reason = f"there are more than {max_files:,} files; scan its directories separately, or combine small files"
+        raise UnreadableFileError(source.workspace, source.path, reason)
+
+
+def require_few_entries(source: ScanSource, count: int, max_files: int = MAX_FILES) -> None:
+    """Check the number of entries that a listing reads, whatever their names: at most two for each possible file.
+
+    Raises:
+        UnreadableFileError: If there are too many entries.
+    """
+    if count > 2 * max_files:
+        reason = f"its directories have more than {2 * max_files:,} entries; remove what is not to be scanned"
         raise UnreadableFileError(source.workspace, source.path, reason)

@@ -43,15 +43,16 @@ from typing import BinaryIO, cast
 
 from engine.context import ErrorContext
 from engine.errors import FileChangedError, PathNotFoundError, PathRefusedError, UnreadableFileError
-from engine.path_patterns import fixed_directory, is_pattern, matches
+from engine.path_patterns import PathPattern, fixed_directory, is_pattern
 from engine.scan_source import ScanSource
 from engine.storage.listed_file import (
     MAX_FILES,
-    PROGRESS_ENTRIES,
     ListedFile,
     OnProgress,
     ignore_progress,
+    require_few_entries,
     require_few_files,
+    with_progress,
 )
 
 _OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -86,7 +87,8 @@ def list_files(
         if not is_pattern(source.path):
             raise
         below = _Walk(source, max_files, on_progress).files_below(fixed_directory(source.path))
-        found = [file for file in below if matches(source.path, file.path)]
+        pattern = PathPattern(source.workspace, source.path)
+        found = [file for file in with_progress(below, on_progress) if pattern.matches(file.path)]
         if not found:
             raise
         return found
@@ -122,6 +124,7 @@ class _Walk:
         self._max_files = max_files
         self._on_progress = on_progress
         self._excluded = _excluded_directories(source)
+        self._entries = 0
         self._reached: dict[str, str] = {}
         self._files: list[ListedFile] = []
         self._directories: list[PurePosixPath] = []
@@ -139,17 +142,18 @@ class _Walk:
                 return
             self._reach(opened.location, str(directory))
             with os.scandir(opened.descriptor) as entries:
-                found = sorted(self._report_progress(entries), key=lambda entry: entry.name)
-                for entry in self._report_progress(found):
-                    if not entry.name.startswith((".", "_")):
-                        path = posixpath.join(*directory.parts, entry.name)
-                        self._add(entry, path, posixpath.join(opened.location, entry.name))
+                found = sorted(self._visible(entries), key=lambda entry: entry.name)
+            for entry in with_progress(found, self._on_progress):
+                path = posixpath.join(*directory.parts, entry.name)
+                self._add(entry, path, posixpath.join(opened.location, entry.name))
 
-    def _report_progress(self, entries: Iterable[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
-        for number, entry in enumerate(entries, start=1):
-            if number % PROGRESS_ENTRIES == 0:
-                self._on_progress()
-            yield entry
+    def _visible(self, entries: Iterable[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
+        """Yield the entries that scans read. All entries count, because each takes time."""
+        for entry in with_progress(entries, self._on_progress):
+            self._entries += 1
+            require_few_entries(self._source, self._entries, self._max_files)
+            if not entry.name.startswith((".", "_")):
+                yield entry
 
     def _add(self, entry: os.DirEntry[str], path: str, location: str) -> None:
         """Add a directory entry to the files or the directories.

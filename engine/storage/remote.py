@@ -49,9 +49,16 @@ from engine.errors import (
     ScanOptionError,
     UnreadableFileError,
 )
-from engine.path_patterns import fixed_directory, is_pattern, matches
+from engine.path_patterns import PathPattern, fixed_directory, is_pattern
 from engine.scan_source import ScanSource
-from engine.storage.listed_file import MAX_FILES, ListedFile, OnProgress, ignore_progress, require_few_files
+from engine.storage.listed_file import (
+    MAX_FILES,
+    ListedFile,
+    OnProgress,
+    ignore_progress,
+    require_few_files,
+    with_progress,
+)
 from engine.storage.open_ahead import SMALL_BYTES
 from engine.storage.remote_walk import RemoteWalk
 
@@ -119,7 +126,8 @@ def list_files(source: ScanSource, on_progress: OnProgress = ignore_progress) ->
     if is_pattern(source.path):
         with suppress(PathNotFoundError):
             below = store.files_below(fixed_directory(source.path), on_progress)
-            if found := [file for file in below if matches(source.path, file.path)]:
+            pattern = PathPattern(source.workspace, source.path)
+            if found := [file for file in with_progress(below, on_progress) if pattern.matches(file.path)]:
                 return found
     store.require_bucket(str(path))
     raise PathNotFoundError(source.workspace, str(path))

@@ -1,15 +1,15 @@
 """Results of ``SHOW TEMPORARY TABLES``, ``SHOW TABLES`` and ``SHOW CREATE TABLE``.
 
-Source: Spark's ``SHOW TABLES``: its columns, and its patterns with ``*`` and ``|``, which ignore case.
+Source: Spark's ``SHOW TABLES``: its columns, and its patterns (:mod:`gateway.sql.name_patterns`).
 """
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
+from gateway.sql.name_patterns import NamePattern
 from gateway.sql.name_syntax import quote_name
 from workspace.records import TableState, TemporaryTable
 
@@ -24,8 +24,12 @@ def list_temporary_tables(
         workspace: The name of the default temporary workspace.
         pattern: The pattern that table names must match. None for all tables.
         now: The current time, which is used to compute the ages.
+
+    Raises:
+        GatewayError: If the pattern has too many wildcards.
     """
-    listed = [table for table in _ready(tables) if matches(table.name, pattern)]
+    is_wanted = _filter(pattern)
+    listed = [table for table in _ready(tables) if is_wanted(table.name)]
     return pa.table(
         {
             "namespace": pa.array([workspace] * len(listed), pa.string()),
@@ -49,9 +53,13 @@ def list_workspace_tables(
         permanent: The names of the permanent tables in the workspace.
         workspace: The name of the workspace.
         pattern: The pattern that table names must match. None for all tables.
+
+    Raises:
+        GatewayError: If the pattern has too many wildcards.
     """
     found = [(table.name, True) for table in _ready(tables)] + [(name, False) for name in permanent]
-    listed = sorted(each for each in found if matches(each[0], pattern))
+    is_wanted = _filter(pattern)
+    listed = sorted(each for each in found if is_wanted(each[0]))
     return pa.table(
         {
             "namespace": pa.array([workspace] * len(listed), pa.string()),
@@ -103,12 +111,9 @@ def _type(kind: DataType) -> str:
     return kind.simpleString().upper()
 
 
-def matches(name: str, pattern: str | None) -> bool:
-    """Return whether a name matches a pattern of Spark's ``SHOW TABLES``."""
-    if pattern is None:
-        return True
-    parts = (re.escape(part.strip()).replace(r"\*", ".*") for part in pattern.split("|"))
-    return any(re.fullmatch(part, name, re.IGNORECASE) for part in parts)
+def _filter(pattern: str | None) -> Callable[[str], bool]:
+    """Return the function that says whether a name matches a pattern of ``SHOW TABLES``."""
+    return (lambda _: True) if pattern is None else NamePattern(pattern).matches
 
 
 def _ready(tables: Iterable[TemporaryTable]) -> Sequence[TemporaryTable]:

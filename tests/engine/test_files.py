@@ -314,6 +314,14 @@ def test_directory_with_too_many_files_is_rejected(workspace):
         local.list_files(workspace.scan("."), max_files=2)
 
 
+@pytest.mark.parametrize("name", [".hidden", "_hidden", "directory", ".directory"])
+def test_directory_with_too_many_entries_is_rejected_whatever_their_names(workspace, name):
+    for number in range(7):
+        workspace.write(f"a/{name}{number}/b.csv" if "directory" in name else f"a/{name}{number}")
+    with pytest.raises(UnreadableFileError, match="its directories have more than 6 entries"):
+        local.list_files(workspace.scan("a"), max_files=3)
+
+
 def test_listing_reports_its_progress_and_can_be_ended(workspace):
     for number in range(2500):
         workspace.write(f"d/{number}.csv", "")

@@ -1,14 +1,39 @@
+from fnmatch import fnmatchcase
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import PathNotFoundError, PathRefusedError
-from engine.path_patterns import fixed_directory, is_pattern, matches
+from engine.errors import PathNotFoundError, PathRefusedError, PatternError
+from engine.path_patterns import PathPattern, fixed_directory, is_pattern
 from engine.storage.files import list_files
 
 
 def list_paths(source):
     return [file.path for file in list_files(source)]
+
+
+def matches(pattern, path):
+    return PathPattern("dfs", pattern).matches(path)
+
+
+def steps_for(pattern, path):
+    """Return how many steps a comparison takes, by trying limits."""
+    low, high = 0, 1
+    while not has_enough(pattern, path, high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if has_enough(pattern, path, middle) else (middle, high)
+    return high
+
+
+def has_enough(pattern, path, max_steps):
+    try:
+        PathPattern("dfs", pattern, max_steps).matches(path)
+    except PatternError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize(
@@ -45,9 +70,37 @@ def test_fixed_directory_ends_before_the_first_wildcard(pattern, directory):
     assert str(fixed_directory(pattern)) == directory
 
 
-@given(st.lists(st.sampled_from(["**", "*", "a"]), min_size=1, max_size=40), st.integers(0, 40))
-def test_many_stars_are_matched_in_linear_time(parts, length):
-    matches("/".join(parts), "/".join(["a"] * length + ["b"]))
+CHARACTERS = st.sampled_from("ab-]!*?[")
+NAMES = st.text(st.sampled_from("ab-]!["), min_size=1, max_size=8)
+
+
+@given(st.text(CHARACTERS, min_size=1, max_size=10).filter(lambda text: "**" not in text), NAMES)
+def test_name_matches_as_in_fnmatch(pattern, name):
+    assert matches(pattern, name) == fnmatchcase(name, pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("*a" * 15, "a" * 30 + "b"),
+        ("*[ab]" * 15, "a" * 30 + "c"),
+        ("*?[!b]" * 10, "b" * 40),
+        ("**/" * 20 + "b", "a/" * 20 + "c"),
+        ("**/*/" * 20 + "b", "a/" * 20 + "c"),
+        ("**/a/" * 20 + "b", "a/" * 30 + "c"),
+    ],
+)
+def test_twice_the_text_takes_at_most_eight_times_the_steps(pattern, path):
+    """A pattern and a path that are both twice as long have four times as many pairs of parts, of twice the length."""
+    assert steps_for(pattern * 2, path * 2) <= 8 * steps_for(pattern, path)
+
+
+def test_pattern_that_takes_too_many_steps_is_refused():
+    pattern = PathPattern("dfs", "logs/*a*b*c", max_steps=1000)
+    with pytest.raises(PatternError, match=r"a pattern needs more than 1,000 comparisons") as error:
+        for number in range(1000):
+            pattern.matches(f"logs/{number}")
+    assert error.value.parameters == {"file": "logs/*a*b*c", "workspace": "dfs"}
 
 
 def test_pattern_finds_files_inside_the_workspace_only(workspace):

@@ -1,24 +1,33 @@
 """Serves ``/healthz``, ``/readyz`` and ``/metrics`` over HTTP, from a thread of its own.
 
 The thread also responds while the rest of the process is stuck, so that ``/healthz`` can report it.
+
+Guarantees:
+
+1. A connection is closed ``_REQUEST_SECONDS`` after it was accepted, whatever its client sends or reads.
+2. At most ``_MAX_CONNECTIONS`` connections are served. A further one is served too, and the oldest that has not sent a
+   complete request is closed. Therefore clients that send nothing cannot keep others out.
+3. Metrics are collected for one request at a time. Probes do not wait for them.
+
+Source: [http-1.1] for the form of a request and of an answer. Each connection serves one request.
 """
 
+import asyncio
 import http
-import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from socketserver import ThreadingMixIn
-from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
 
 _REQUEST_SECONDS = 10.0
-_MAX_THREADS = 16
-_HttpAnswer = tuple[http.HTTPStatus, tuple[str, ...]]
-_NOT_FOUND: _HttpAnswer = (http.HTTPStatus.NOT_FOUND, ("not found",))
+_MAX_CONNECTIONS = 256
+_MAX_REQUEST_BYTES = 16 * 1024
+_PLAIN = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,39 +58,6 @@ class HttpEndpoint:
     registry: CollectorRegistry
 
 
-class _Server(ThreadingMixIn, WSGIServer):
-    """A server with a bounded number of threads. Further connections wait or are closed."""
-
-    daemon_threads = True
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._slots = threading.BoundedSemaphore(_MAX_THREADS)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._slots.acquire(timeout=_REQUEST_SECONDS):
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._slots.release()
-
-
-class _Server6(_Server):
-    address_family = socket.AF_INET6
-
-
-class _QuietHandler(WSGIRequestHandler):
-    timeout = _REQUEST_SECONDS
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-        """Ignore requests, so that probes and metric requests are not logged."""
-
-
 @contextmanager
 def serve_http(address: str, endpoint: HttpEndpoint) -> Iterator[str]:
     """Serve probes and metrics for the duration of the block.
@@ -97,32 +73,123 @@ def serve_http(address: str, endpoint: HttpEndpoint) -> Iterator[str]:
         OSError: If the server cannot listen on the address.
     """
     host, _, port = address.rpartition(":")
-    server_class = _Server6 if ":" in host else _Server
-    server = make_server(host.strip("[]"), int(port), _application(endpoint), server_class, _QuietHandler)
-    thread = threading.Thread(target=server.serve_forever, name="health", daemon=True)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="health", daemon=True)
     thread.start()
+    server = _Server(endpoint)
     try:
-        yield f"{host}:{server.server_port}"
+        starting = asyncio.run_coroutine_threadsafe(server.start(host.strip("[]"), int(port)), loop)
+        yield f"{host}:{starting.result()}"
     finally:
-        server.shutdown()
-        server.server_close()
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
-def _status(answer: ProbeAnswer) -> _HttpAnswer:
-    return http.HTTPStatus.OK if answer.is_ok else http.HTTPStatus.SERVICE_UNAVAILABLE, answer.lines
+@dataclass(frozen=True, slots=True)
+class _HttpAnswer:
+    status: http.HTTPStatus
+    body: bytes
+    content_type: str = _PLAIN
+
+    def encode(self, *, with_body: bool) -> bytes:
+        head = (
+            f"HTTP/1.1 {self.status.value} {self.status.phrase}",
+            f"Content-Type: {self.content_type}",
+            f"Content-Length: {len(self.body)}",
+            "Connection: close",
+        )
+        return "".join(f"{line}\r\n" for line in (*head, "")).encode("latin-1") + (self.body if with_body else b"")
 
 
-def _application(endpoint: HttpEndpoint) -> Any:
-    metrics = make_wsgi_app(endpoint.registry)
-    probes: Mapping[str, Callable[[], ProbeAnswer]] = {"/healthz": endpoint.alive, "/readyz": endpoint.ready}
+_NOT_FOUND = _HttpAnswer(http.HTTPStatus.NOT_FOUND, b"not found\n")
+_NOT_ALLOWED = _HttpAnswer(http.HTTPStatus.METHOD_NOT_ALLOWED, b"only GET and HEAD\n")
+_BAD_REQUEST = _HttpAnswer(http.HTTPStatus.BAD_REQUEST, b"not a request of HTTP/1.1\n")
 
-    def answer(environ: Any, start_response: Any) -> Any:
-        path = environ["PATH_INFO"]
-        if path == "/metrics":
-            return metrics(environ, start_response)
-        probe = probes.get(path)
-        status, lines = _NOT_FOUND if probe is None else _status(probe())
-        start_response(f"{status.value} {status.phrase}", [("Content-Type", "text/plain; charset=utf-8")])
-        return ["".join(f"{line}\n" for line in lines).encode()]
 
-    return answer
+class _Server:
+    def __init__(self, endpoint: HttpEndpoint) -> None:
+        self._endpoint = endpoint
+        self._collector = ThreadPoolExecutor(1, "metrics")
+        self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+        self._reading: dict[asyncio.Task[None] | None, None] = {}  # in the order in which they were accepted
+
+    async def start(self, host: str, port: int) -> int:
+        self._server = await asyncio.start_server(self._accept, host, port, limit=_MAX_REQUEST_BYTES)
+        listening: int = self._server.sockets[0].getsockname()[1]
+        return listening
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+        self._collector.shutdown(wait=False, cancel_futures=True)
+
+    def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
+        if len(self._serving) >= _MAX_CONNECTIONS:
+            oldest = next(iter(self._reading), None) or next(iter(self._serving))
+            self._end(oldest)
+            oldest.cancel()
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._serving.add(task)
+        self._reading[task] = None
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._serving.discard(task)
+        self._reading.pop(task, None)
+
+    async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                answer = await self._answer(reader)
+                writer.write(answer)
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.transport.abort()
+
+    async def _answer(self, reader: StreamReader) -> bytes:
+        try:
+            request = await reader.readuntil(b"\r\n\r\n")
+            line, *headers = request.decode("latin-1").rstrip().split("\r\n")
+            method, target, version = line.split(" ")
+        except (ValueError, asyncio.LimitOverrunError):
+            return _BAD_REQUEST.encode(with_body=True)
+        self._reading.pop(asyncio.current_task(), None)
+        if not version.startswith("HTTP/1."):
+            return _BAD_REQUEST.encode(with_body=True)
+        if method not in ("GET", "HEAD"):
+            return _NOT_ALLOWED.encode(with_body=True)
+        answer = await self._answer_path(target.partition("?")[0], headers)
+        return answer.encode(with_body=method == "GET")
+
+    async def _answer_path(self, path: str, headers: list[str]) -> _HttpAnswer:
+        if path == "/healthz":
+            return _of_probe(self._endpoint.alive())
+        if path == "/readyz":
+            return _of_probe(self._endpoint.ready())
+        if path != "/metrics":
+            return _NOT_FOUND
+        accepted = ",".join(value for name, _, value in (each.partition(":") for each in headers) if _is_accept(name))
+        return await asyncio.get_running_loop().run_in_executor(self._collector, self._collect, accepted)
+
+    def _collect(self, accepted: str) -> _HttpAnswer:
+        encode, content_type = choose_encoder(accepted)
+        return _HttpAnswer(http.HTTPStatus.OK, encode(self._endpoint.registry), content_type)
+
+
+def _is_accept(name: str) -> bool:
+    return name.strip().lower() == "accept"
+
+
+def _of_probe(answer: ProbeAnswer) -> _HttpAnswer:
+    status = http.HTTPStatus.OK if answer.is_ok else http.HTTPStatus.SERVICE_UNAVAILABLE
+    return _HttpAnswer(status, "".join(f"{line}\n" for line in answer.lines).encode())

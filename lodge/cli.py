@@ -91,8 +91,8 @@ def _serve(read_settings: Callable[[], ServeSettings]) -> None:
     from lodge.serve import serve  # noqa: PLC0415
 
     freeze_loaded_objects()
-    set_up_logs(settings.log_level)
-    asyncio.run(serve(Configuration(settings, workspaces, read_settings)))
+    output = set_up_logs(settings.log_level)
+    asyncio.run(serve(Configuration(settings, workspaces, read_settings), output))
 
 
 def _reap(settings: ReapSettings) -> None:
@@ -103,5 +103,5 @@ def _reap(settings: ReapSettings) -> None:
     from lodge.logs import set_up_logs  # noqa: PLC0415
     from lodge.reap import reap  # noqa: PLC0415
 
-    set_up_logs(settings.log_level)
-    asyncio.run(reap(settings, workspaces))
+    output = set_up_logs(settings.log_level)
+    asyncio.run(reap(settings, workspaces, output))

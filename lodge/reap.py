@@ -17,6 +17,7 @@ from lodge.confirmations import confirmation_reader
 from lodge.connections import backend_access
 from lodge.errors import StartError
 from lodge.memory_protection import forbid_core_dumps
+from lodge.log_output import LogOutput
 from lodge.metrics_endpoint import serve_metrics
 from lodge.settings import ReapSettings
 from lodge.stores import Stores, open_stores
@@ -36,7 +37,7 @@ _LONGEST_PERIOD_SECONDS = 10.0
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-async def reap(settings: ReapSettings, workspaces: Workspaces) -> None:
+async def reap(settings: ReapSettings, workspaces: Workspaces, log_output: LogOutput) -> None:
     """Run a reaper until SIGINT or SIGTERM. On SIGHUP, open the file of the audit log again.
 
     Raises:
@@ -44,7 +45,7 @@ async def reap(settings: ReapSettings, workspaces: Workspaces) -> None:
     """
     forbid_core_dumps()
     with open_audit_log(settings) as audit_log:
-        process = ReaperProcess(settings, workspaces, audit_log)
+        process = ReaperProcess(settings, workspaces, audit_log, log_output)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, process.stop)
@@ -78,14 +79,18 @@ class ReaperProcess:
         settings: The settings of the reaper.
         workspaces: The configured workspaces. The reaper cleans up the default temporary workspace.
         audit_log: The audit log.
+        log_output: The output of the log, whose lost lines are a metric.
     """
 
-    def __init__(self, settings: ReapSettings, workspaces: Workspaces, audit_log: AuditLog) -> None:
+    def __init__(
+        self, settings: ReapSettings, workspaces: Workspaces, audit_log: AuditLog, log_output: LogOutput
+    ) -> None:
         self._settings = settings
         self._workspaces = workspaces
         self._stop = threading.Event()
         self._operator: Operator | None = None
         self._registry = CollectorRegistry()
+        self._registry.register(log_output)
         self._registry.register(Gauges(lambda: self._operator))
         self._dependencies = ReaperDependencies(
             release=_backend_sessions(settings).release,

@@ -40,6 +40,7 @@ from lodge.connections import backend_access, connection_limits, server_tls
 from lodge.embedded_spark import EmbeddedSpark, start_spark
 from lodge.errors import StartError
 from lodge.impersonation import check_impersonation
+from lodge.log_output import LogOutput
 from lodge.memory_protection import forbid_core_dumps
 from lodge.metrics_endpoint import serve_metrics
 from lodge.reaper_process import reaper_process
@@ -56,14 +57,14 @@ _EMBEDDED_SPARK_STOP_SECONDS = 10.0
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-async def serve(configuration: Configuration) -> None:
+async def serve(configuration: Configuration, log_output: LogOutput) -> None:
     """Serve clients until SIGINT or SIGTERM.
 
     Raises:
         StartError: If a component does not start, or if the local Spark server stops.
     """
     reload = asyncio.Event()
-    serving = asyncio.create_task(_serve(configuration, reload))
+    serving = asyncio.create_task(_serve(configuration, reload, log_output))
 
     def stop() -> None:
         if not serving.cancelling():
@@ -80,7 +81,7 @@ async def serve(configuration: Configuration) -> None:
         _log.info("lodge_stopped")
 
 
-async def _serve(configuration: Configuration, reload: asyncio.Event) -> None:
+async def _serve(configuration: Configuration, reload: asyncio.Event, log_output: LogOutput) -> None:
     settings, workspaces = configuration.settings, configuration.workspaces
     forbid_core_dumps()
     await asyncio.to_thread(configuration.open_authentication)
@@ -99,6 +100,7 @@ async def _serve(configuration: Configuration, reload: asyncio.Event) -> None:
             await stack.enter_async_context(reaper_process(configuration.environment))
         config = config_for(settings, workspaces, spark, spark_token)
         registry = CollectorRegistry()
+        registry.register(log_output)
         metrics = GatewayMetrics(registry)
         gateway = Gateway(
             config,

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from gateway.metrics import GatewayGauges, GatewayMetrics, GatewayState
+from lodge.log_output import LogOutput
 from lodge.setting_types import Metavar
 from lodge.settings import ReapSettings, ServeSettings
 from reaper.metrics import Gauges, Metrics
@@ -65,6 +67,7 @@ def test_metrics_table_equals_the_metrics() -> None:
     last_pass = SimpleNamespace(snapshot=SimpleNamespace(records=(), locations=(), trash=()), held=(), spared=0)
     reaper = SimpleNamespace(may_act=lambda: True, last_pass=last_pass, ends=queue, purges=queue)
     registry = CollectorRegistry()
+    registry.register(LogOutput(sys.stderr.fileno(), str))
     GatewayMetrics(registry)
     registry.register(GatewayGauges(lambda: GatewayState(certificate_expires_at=0.0)))
     Metrics(registry)

@@ -1,0 +1,130 @@
+"""Writes the log of the process from a thread, so that a slow reader of the log delays nothing else.
+
+Guarantees:
+
+1. :meth:`LogOutput.write` never waits for the file and never raises.
+2. At most ``_MAX_WAITING_BYTES`` of lines wait. Further lines are lost. They are counted, and the next line that is not
+   lost is preceded by one that says how many were lost.
+3. When the process ends, the thread has ``_CLOSE_SECONDS`` to write the lines that wait.
+
+Not guaranteed: lines that wait are lost if the process is killed.
+"""
+
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+_MAX_WAITING_BYTES = 8 * 1024 * 1024
+_MAX_WRITE_BYTES = 64 * 1024
+_RETRY_SECONDS = 1.0
+_CLOSE_SECONDS = 2.0
+
+
+class LogOutput(Collector):
+    """A text stream for log lines, and the metric of those that are lost.
+
+    Args:
+        descriptor: The open file.
+        describe_lost: A function that returns the line, without its end, that says how many lines were lost.
+        max_waiting_bytes: The maximum size of the lines that wait.
+    """
+
+    def __init__(
+        self, descriptor: int, describe_lost: Callable[[int], str], max_waiting_bytes: int = _MAX_WAITING_BYTES
+    ) -> None:
+        self._descriptor = descriptor
+        self._describe_lost = describe_lost
+        self._max_waiting_bytes = max_waiting_bytes
+        self._changed = threading.Condition()
+        self._lines: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._unreported = 0
+        self._is_closing = False
+        self.lost_lines = 0
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
+
+    def write(self, text: str) -> None:
+        """Write a line, or count it as lost if too many lines wait."""
+        line = text.encode("utf-8", "backslashreplace")
+        with self._changed:
+            if self._waiting_bytes + len(line) > self._max_waiting_bytes or not self._thread.is_alive():
+                self._lose(1)
+                return
+            if self._unreported:
+                self._append(f"{self._describe_lost(self._unreported)}\n".encode())
+                self._unreported = 0
+            self._append(line)
+            self._changed.notify()
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Return the metric."""
+        yield CounterMetricFamily(
+            "lodge_log_lines_lost",
+            "Lines that are missing in the log, because nobody read it or the disk was full.",
+            self.lost_lines,
+        )
+
+    def flush(self) -> None:
+        """Do nothing: the thread writes each line as soon as it can."""
+
+    def close(self, timeout_seconds: float = _CLOSE_SECONDS) -> None:
+        """Wait until the lines are written, for a limited time, and end the thread."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify()
+        self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._lines or self._is_closing)
+                if not self._lines:
+                    return
+                lines = self._take_lines()
+            if not self._write_all(b"".join(lines)):
+                with self._changed:
+                    self._lose(len(lines))
+                    if self._is_closing:
+                        return
+                time.sleep(_RETRY_SECONDS)
+
+    def _take_lines(self) -> list[bytes]:
+        """Take lines from the queue, at most ``_MAX_WRITE_BYTES`` or one line."""
+        lines: list[bytes] = []
+        size_bytes = 0
+        while self._lines and (not size_bytes or size_bytes + len(self._lines[0]) <= _MAX_WRITE_BYTES):
+            size_bytes += len(self._lines[0])
+            lines.append(self._lines.popleft())
+        self._waiting_bytes -= size_bytes
+        return lines
+
+    def _write_all(self, data: bytes) -> bool:
+        """Write all data, and wait for the reader of a pipe as long as it takes.
+
+        Returns:
+            Whether the file has taken the data.
+        """
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[os.write(self._descriptor, view) :]
+            except BlockingIOError:
+                select.select([], [self._descriptor], [], _RETRY_SECONDS)
+            except OSError:
+                return False
+        return True
+
+    def _append(self, line: bytes) -> None:
+        self._lines.append(line)
+        self._waiting_bytes += len(line)
+
+    def _lose(self, count: int) -> None:
+        self._unreported += count
+        self.lost_lines += count

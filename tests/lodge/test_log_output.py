@@ -1,0 +1,111 @@
+"""The log of a process whose reader stalls, fails or goes away."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from lodge.log_output import LogOutput
+from tests.conftest import wait_until
+
+LINE = "x" * 999 + "\n"
+FLOOD = """
+import sys, time, structlog
+from lodge.logs import set_up_logs
+set_up_logs("info")
+begin = time.monotonic()
+for number in range(30_000):
+    structlog.get_logger().info("flood", number=number, text="x" * 1000)
+print("done", flush=True)
+sys.stdin.readline()
+structlog.get_logger().info("last")
+"""
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reader, writer = os.pipe()
+    yield reader, writer
+    for descriptor in (reader, writer):
+        try:
+            os.close(descriptor)
+        except OSError:
+            continue
+
+
+def output_to(descriptor: int, max_waiting_bytes: int) -> LogOutput:
+    return LogOutput(descriptor, lambda count: f"{count} lost", max_waiting_bytes)
+
+
+def test_writing_does_not_wait_for_a_reader_and_lost_lines_are_counted(pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    output = output_to(writer, 100_000)
+    for _ in range(1000):
+        output.write(LINE)
+    assert output.lost_lines > 500
+    lost = output.lost_lines
+    lines = read_lines(reader, 1000 - lost)
+    assert lines == [LINE] * (1000 - lost)
+    output.write(LINE)
+    assert read_lines(reader, 2) == [f"{lost} lost\n", LINE]
+    output.close()
+
+
+def test_process_ends_although_nobody_reads(pipe: tuple[int, int]) -> None:
+    output = output_to(pipe[1], 10_000_000)
+    for _ in range(1000):
+        output.write(LINE)
+    begun = time.monotonic()
+    output.close(0.2)
+    assert time.monotonic() - begun < 60
+
+
+def test_lines_are_written_again_after_a_full_disk() -> None:
+    with Path("/dev/full").open("wb") as full:
+        output = output_to(full.fileno(), 1_000_000)
+        output.write(LINE)
+        wait_until(lambda: output.lost_lines == 1, "the line is counted as lost")
+        reader, writer = os.pipe()
+        os.dup2(writer, full.fileno())
+        output.write(LINE)
+        assert read_lines(reader, 2) == ["1 lost\n", LINE]
+        output.close()
+        os.close(reader)
+        os.close(writer)
+
+
+def test_reader_that_goes_away_does_no_harm(pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    output = output_to(writer, 1_000_000)
+    os.close(reader)
+    output.write(LINE)
+    wait_until(lambda: output.lost_lines == 1, "the line is counted as lost")
+    output.write(LINE)
+    output.close()
+
+
+def test_process_logs_on_while_nobody_reads_its_log() -> None:
+    command = [sys.executable, "-c", FLOOD]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"done\n"  # it would never come if logging waited for the pipe
+        _, log = process.communicate(b"\n", timeout=60)
+    lines = [json.loads(line) for line in log.splitlines()]
+    (lost,) = [line["count"] for line in lines if line["event"] == "log_lines_lost"]
+    assert len([line for line in lines if line["event"] == "flood"]) == 30_000 - lost
+    assert lines[-1]["event"] == "last"
+
+
+def read_lines(descriptor: int, count: int) -> list[str]:
+    with os.fdopen(os.dup(descriptor), "rb", buffering=0) as file:
+        return [_read_line(file) for _ in range(count)]
+
+
+def _read_line(file: IO[bytes]) -> str:
+    return file.readline().decode()

@@ -16,8 +16,8 @@ from lodge.backend_sessions import BackendSessions
 from lodge.confirmations import confirmation_reader
 from lodge.connections import backend_access
 from lodge.errors import StartError
-from lodge.memory_protection import forbid_core_dumps
 from lodge.log_output import LogOutput
+from lodge.memory_protection import forbid_core_dumps
 from lodge.metrics_endpoint import serve_metrics
 from lodge.settings import ReapSettings
 from lodge.stores import Stores, open_stores

@@ -26,12 +26,11 @@ import contextlib
 import time
 import uuid
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
-import pyarrow as pa
 import structlog
 import tenacity
 from google.protobuf.message import Message
@@ -40,6 +39,7 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2, types_pb2
 from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
 from pyspark.sql.types import StructType
 
+from gateway.backend_rows import BackendRowsError, decode_rows, is_boolean
 from gateway.backends import SERVICE, Backend
 from gateway.error_status import Metadata, condition_of
 from gateway.errors import BackendError, GatewayError, SparkError
@@ -85,13 +85,11 @@ class ExecutionResult:
     Attributes:
         observed: The first value of each observed metric, by name.
         server_side_session_id: The session id that the backend generated.
-        first_value: The value in the first row and first column. None if there are no rows, or a function takes them.
         answer: The result of a SQL command. Empty for other plans.
     """
 
     observed: dict[str, int]
     server_side_session_id: str
-    first_value: object = None
     answer: base_pb2.ExecutePlanResponse = field(default_factory=base_pb2.ExecutePlanResponse)
 
 
@@ -182,10 +180,16 @@ class BackendSession:
         """Return whether a database exists in Spark. False if the call fails."""
         plan = base_pb2.Plan()
         plan.root.catalog.database_exists.db_name = name
+        answers: list[Mapping[str, Any]] = []
+
+        async def take(rows: bytes) -> None:
+            answers.extend(decode_rows(rows, {"exists": is_boolean}, max_rows=1))
+
         try:
-            return bool((await self.execute(plan)).first_value)
-        except BackendError:
+            await self.execute(plan, on_rows=take)
+        except (BackendError, BackendRowsError):
             return False
+        return any(answer["exists"] for answer in answers)
 
     async def execute_sql(self, relation: relations_pb2.Relation) -> base_pb2.ExecutePlanResponse:
         """Execute a SQL command and return the response from Spark.
@@ -535,7 +539,6 @@ class _Following:
     _failing_since: float | None = None
     _observed: dict[str, int] = field(default_factory=dict)
     _server_side_session_id: str = ""
-    _first_value: object = None
     _answer: base_pb2.ExecutePlanResponse = field(default_factory=base_pb2.ExecutePlanResponse)
 
     def is_given_up(self) -> bool:
@@ -580,15 +583,12 @@ class _Following:
         for metrics in response.observed_metrics:
             if metrics.values:
                 self._observed[metrics.name] = metrics.values[0].long
-        if response.arrow_batch.row_count and self._first_value is None and self.on_rows is None:
-            with pa.ipc.open_stream(response.arrow_batch.data) as reader:
-                self._first_value = reader.read_all().column(0)[0].as_py()
         if response.HasField("sql_command_result"):
             self._answer.sql_command_result.CopyFrom(response.sql_command_result)
         self.is_complete = response.HasField("result_complete")
 
     def result(self) -> ExecutionResult:
-        return ExecutionResult(self._observed, self._server_side_session_id, self._first_value, self._answer)
+        return ExecutionResult(self._observed, self._server_side_session_id, self._answer)
 
 
 def _is_reset(error: BackendError) -> bool:

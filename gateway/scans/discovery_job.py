@@ -8,7 +8,6 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql.connect.proto import base_pb2
 
 from engine.discovery import FINDINGS_DDL, encode_schema, read_findings
@@ -17,9 +16,13 @@ from engine.file_scan import FileConflictError
 from engine.scan_source import FORMAT, TASK
 from engine.spark_discovery import COLUMN, DISCOVER, LOCATE, OTHERS
 from engine.storage.listed_file import ListedFile
+from gateway.backend_rows import MAX_BYTES, BackendRowsError, decode_rows, is_bytes, is_integers, is_text
 from gateway.backend_session import BackendSession, OnProgress, OnRows
 from gateway.errors import GatewayError, internal_error
 from gateway.pools import Pool
+
+_COLUMNS = {"files": is_integers, "schema": is_bytes, "error": is_text}
+"""The columns of findings, as in ``engine.discovery.FINDINGS``."""
 
 
 async def find_schemas(
@@ -50,8 +53,13 @@ async def find_schemas(
     packed = await threads.run_or_abandon(pack_files, files)
     findings: list[Mapping[str, Any]] = []
 
+    rows_left, bytes_left = len(files), MAX_BYTES  # each row names a file, and no file is named twice
+
     def take(rows: bytes) -> None:
-        found = _read_rows(rows)
+        nonlocal rows_left, bytes_left
+        found = decode_rows(rows, _COLUMNS, max_rows=rows_left, max_bytes=bytes_left)
+        rows_left -= len(found)
+        bytes_left -= len(rows)
         findings.extend(found)
         for row in found:
             if row["error"] is None:
@@ -63,7 +71,7 @@ async def find_schemas(
     try:
         await _run(backend, {**options, TASK: DISCOVER, FILES: packed}, take_in_thread, on_progress)
         return await threads.run_or_abandon(read_findings, findings, len(files))
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (BackendRowsError, ValueError, KeyError, TypeError, IndexError) as error:
         raise _unexpected(error) from error
 
 
@@ -79,13 +87,13 @@ async def find_place(backend: BackendSession, options: Mapping[str, str], confli
     found: list[Mapping[str, Any]] = []
 
     async def take(rows: bytes) -> None:
-        found.extend(_read_rows(rows))
+        found.extend(decode_rows(rows, _COLUMNS, max_rows=1 - len(found)))
 
     try:
         await _run(backend, {**options, TASK: LOCATE, **of_conflict}, take)
         (row,) = found
         return str(row["error"])
-    except (ValueError, KeyError) as error:
+    except (BackendRowsError, ValueError) as error:
         raise _unexpected(error) from error
 
 
@@ -98,12 +106,6 @@ async def _run(
     read.schema = FINDINGS_DDL
     read.options.update(options)
     await backend.execute(plan, on_rows=on_rows, on_progress=on_progress)
-
-
-def _read_rows(rows: bytes) -> list[dict[str, Any]]:
-    with pa.ipc.open_stream(rows) as stream:
-        found: list[dict[str, Any]] = stream.read_all().to_pylist()
-    return found
 
 
 def _unexpected(error: Exception) -> GatewayError:

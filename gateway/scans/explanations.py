@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-import pyarrow as pa
 from pyspark.sql.connect.proto import base_pb2
 
+from gateway.backend_rows import BackendRowsError, decode_rows, is_text
 from gateway.responses import Response, build_row_response
 from gateway.scans.scan_summary import ScanSummary, describe_scans
 
@@ -30,15 +30,17 @@ def add_scans_to_rows(answer: Response, scans: Sequence[ScanSummary]) -> Respons
 
     Args:
         answer: The answer of Spark, a table with one row and the column ``plan``. If Spark has stored a long answer
-            instead of sending it, or if its rows are the lines of an error, the answer is returned unchanged.
+            instead of sending it, if its rows are the lines of an error, or if it is not such a table, the answer is
+            returned unchanged.
         scans: The scans.
     """
     relation = answer.sql_command_result.relation
     if not relation.HasField("local_relation"):
         return answer
-    data = relation.local_relation.data
-    with pa.ipc.open_stream(data) as reader:
-        plans = reader.read_all()[_PLAN_COLUMN].to_pylist()
-    if len(plans) != 1:
+    try:
+        plans = decode_rows(relation.local_relation.data, {_PLAN_COLUMN: is_text}, max_rows=1)
+    except BackendRowsError:
         return answer
-    return build_row_response({_PLAN_COLUMN: plans[0] + describe_scans(scans)})
+    if not plans or plans[0][_PLAN_COLUMN] is None:
+        return answer
+    return build_row_response({_PLAN_COLUMN: plans[0][_PLAN_COLUMN] + describe_scans(scans)})

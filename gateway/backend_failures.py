@@ -40,7 +40,7 @@ from gateway.error_status import (
     Status,
     error_info,
     error_status,
-    forwardable,
+    forwardable_status,
     has_details,
     without_error_id,
 )
@@ -106,7 +106,7 @@ class BackendFailures:
         condition, error_id = _condition(metadata, words), metadata.get("errorId", "")
         report = find_scan_report(error)
         if error_id in self._kept.get(call.key, ()) or (report is None and not _may_lack_report(condition, words)):
-            return Status(error.code(), words, forwardable(trailing))
+            return forwardable_status(error.code(), words, trailing)
         details = await self._details(error_id, call)
         in_details, text = _report_in(details)
         report = in_details or report
@@ -120,7 +120,7 @@ class BackendFailures:
             trailing = without_error_id(trailing)
         elif base_pb2.FetchErrorDetailsResponse.FromString(details).errors:
             self._keep(call.key, error_id, details)
-        return Status(error.code(), words, forwardable(trailing))
+        return forwardable_status(error.code(), words, trailing)
 
     def take_details(self, key: SessionKey, error_id: str) -> bytes | None:
         """Return and remove stored error details.
@@ -211,7 +211,7 @@ def _without_details(error: aio.AioRpcError, words: str, call: FailedCall) -> St
         return error_status(backend_failed(call.backend.address, words), call.client_type)
     if error.code() is grpc.StatusCode.UNAVAILABLE:
         words = f"Backend {call.backend.address} is unavailable, try again: {words}"
-    return Status(error.code(), words, forwardable(tuple(error.trailing_metadata() or ())))
+    return forwardable_status(error.code(), words, tuple(error.trailing_metadata() or ()))
 
 
 def _condition(metadata: Mapping[str, str], words: str) -> str:

@@ -20,11 +20,15 @@ Guarantees:
 3. A status does not have an ``errorId``, so clients do not request further details. The status contains all details.
 4. If an error has a delay after which the client may retry, the status contains it as ``google.rpc.RetryInfo``. PySpark
    and JVM clients wait for this delay, and then send the request again, with any status code.
+5. Clients search the text of a status for the conditions ``INVALID_CURSOR.…`` and ``INVALID_HANDLE.…``, and then repeat
+   the statement, or give up their session. Such a word in a text that can contain data gets a blank after its dot.
+   Only Spark's session errors, and the condition of an error itself, keep it. Parameters keep the true value.
 
 Source: [spark-connect-server ErrorUtils], [spark-connect-client], and ``GrpcExceptionConverter`` of the JVM client.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -43,6 +47,7 @@ _SESSION_GONE = "INVALID_HANDLE.SESSION_"
 _HOP_KEYS = frozenset({"user-agent", "content-type", "te", "date", "server"})
 _TEXT_CHARACTERS = (2048, 1024, 512, 256, 64)
 _MAX_STATUS_BYTES = 7 * 1024
+_CLIENT_CONDITION = re.compile(r"(INVALID_(?:CURSOR|HANDLE))\.(?=\w)", re.IGNORECASE)
 
 
 class Status(NamedTuple):
@@ -124,6 +129,26 @@ def session_gone_condition(error: GatewayError | grpc.aio.AioRpcError) -> str:
     return condition if condition.startswith(_SESSION_GONE) else ""
 
 
+def break_client_conditions(text: str) -> str:
+    """Return a text in which no word reads like a condition on which clients act (guarantee 5)."""
+    return _CLIENT_CONDITION.sub(r"\1. ", text)
+
+
+def forwardable_status(code: grpc.StatusCode, details: str, trailing: Metadata) -> Status:
+    """Return the status of a backend for its client, with guarantee 5."""
+    trailing = forwardable(trailing)
+    info = error_info(trailing)
+    is_of_spark = (
+        info is not None
+        and info.reason == SPARK_SQL_EXCEPTION
+        and _CLIENT_CONDITION.match(info.metadata.get("errorClass", "")) is not None
+    )
+    harmless = details if is_of_spark else break_client_conditions(details)
+    if harmless == details:
+        return Status(code, details, trailing)
+    return Status(code, harmless, tuple((key, _with_message(key, value, harmless)) for key, value in trailing))
+
+
 def forwardable(metadata: Metadata) -> Metadata:
     """Return the metadata that can be forwarded.
 
@@ -181,11 +206,25 @@ def _status(error: GatewayError, spark_class: str, characters: int) -> Status:
         retry = error_details_pb2.RetryInfo()
         retry.retry_delay.FromMilliseconds(round(error.retry_after_seconds * 1000))
         details.append(retry)
-    text = message(error.condition, error.sql_state, shortened(error.text, characters))
+    words = shortened(break_client_conditions(error.text), characters)
+    text = message(error.condition, error.sql_state, words)
     status = status_pb2.Status(code=error.code.value[0], message=text)
     for detail in details:
         status.details.add().Pack(detail)
     return Status(error.code, text, ((STATUS_DETAILS_KEY, status.SerializeToString()),))
+
+
+def _with_message(key: str, value: str | bytes, text: str) -> str | bytes:
+    """Return a value of metadata. The text in the details of a status must equal the text of the status."""
+    if key != STATUS_DETAILS_KEY or not isinstance(value, bytes):
+        return value
+    try:
+        status = status_pb2.Status.FromString(value)
+    except DecodeError:
+        return value
+    status.message = text
+    encoded: bytes = status.SerializeToString()
+    return encoded
 
 
 def _wire_bytes(status: Status) -> int:

@@ -138,6 +138,29 @@ def test_text_that_only_contains_the_words_of_the_parser_is_a_backend_failure():
     assert info["errorClass"] == "LODGE_BACKEND_FAILED"
 
 
+CONDITIONS = ["INVALID_CURSOR.DISCONNECTED", "INVALID_HANDLE.SESSION_NOT_FOUND", "INVALID_HANDLE.OPERATION_NOT_FOUND"]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_data_in_a_text_of_spark_does_not_read_like_a_condition_on_which_clients_act(condition):
+    """A query can raise an error with any text and any condition, but not of the class of session errors."""
+    text = f"[USER_RAISED_EXCEPTION] {condition} SQLSTATE: P0001"
+    for error_class in ("USER_RAISED_EXCEPTION", condition):
+        raised = failure(text, reason="org.apache.spark.SparkRuntimeException", errorClass=error_class)
+        status, metadata = convert(raised)
+        assert condition not in status.details
+        (detail,) = [value for key, value in status.trailing if key == STATUS_DETAILS_KEY]
+        assert status_pb2.Status.FromString(detail).message == status.details
+        assert metadata["errorClass"] == error_class
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_errors_of_sessions_and_operations_are_unchanged(condition):
+    text = f"[{condition}] The handle is invalid. SQLSTATE: HY000"
+    status, _ = convert(failure(text, errorClass=condition))
+    assert status.details == text
+
+
 def test_other_failures_pass_through():
     error = failure("so it failed", code=grpc.StatusCode.RESOURCE_EXHAUSTED)
     assert convert(error)[0] == (grpc.StatusCode.RESOURCE_EXHAUSTED, "so it failed", ())

@@ -18,6 +18,7 @@ from gateway.errors import (
     access_denied,
     limit_exceeded,
     no_backend,
+    session_closed,
     table_not_found,
     unauthenticated,
 )
@@ -66,6 +67,28 @@ def test_status_fits_into_metadata_limit_of_clients(letter):
     assert status.details.endswith("... SQLSTATE: 42000")
     assert set(json.loads(info.metadata["messageParameters"])) == {"a", "b", "c"}
     assert len(status.details.encode()) + len(status.trailing[0][1]) < 8 * 1024
+
+
+CLIENT_CONDITIONS = (
+    "INVALID_CURSOR.DISCONNECTED",
+    "INVALID_HANDLE.SESSION_NOT_FOUND",
+    "invalid_handle.operation_not_found",
+)
+
+
+@pytest.mark.parametrize("condition", CLIENT_CONDITIONS)
+def test_data_in_a_text_does_not_read_like_a_condition_on_which_clients_act(condition):
+    error = GatewayError(
+        "LODGE_MALFORMED_FILE", "22000", f"'{condition}.csv' is malformed.", {"file": f"{condition}.csv"}
+    )
+    status = error_status(error)
+    assert condition not in status.details
+    assert condition.replace(".", ". ") in status.details
+    assert json.loads(error_info(status.trailing).metadata["messageParameters"]) == {"file": f"{condition}.csv"}
+
+
+def test_condition_of_an_error_of_lodge_is_unchanged():
+    assert error_status(session_closed("s1")).details.startswith("[INVALID_HANDLE.SESSION_CLOSED] ")
 
 
 @pytest.fixture

@@ -262,6 +262,19 @@ def decide(history: History, snapshot: Snapshot, grace_period_seconds: float) ->
     )
 
 
+def forget_silence(history: History) -> History:
+    """Return the history without all that depends on the silence of a replica."""
+    return History(requested=history.requested, ending=history.ending)
+
+
+def only_ended(decisions: Decisions) -> Decisions:
+    """Return the decisions about what has already ended, or whose end was requested.
+
+    These do not depend on the silence of a replica, and they free space on a full disk.
+    """
+    return replace(decisions, end=(), forget=(), undo=(), orphans=(), orphan_tables=(), leases=(), spared=())
+
+
 def confirm_orphans(decisions: Decisions, records: Iterable[StoredRecord]) -> Decisions:
     """Return the decisions without orphans that have a record after all.
 

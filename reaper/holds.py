@@ -15,12 +15,14 @@ RECORDS = "records"
 """Session records or leases cannot be read."""
 STORAGE = "storage"
 """Session locations cannot be read."""
+WRITES = "writes"
+"""The reaper cannot write what a gateway must write. The silence of a gateway does not show that it is dead."""
 ROOT = "root"
 """A root is missing, or another file system is mounted in its place."""
 MASS_EXPIRY = "mass_expiry"
 """So many sessions appear to be dead that a person must confirm their end."""
 
-KINDS = (RECORDS, STORAGE, ROOT, MASS_EXPIRY)
+KINDS = (RECORDS, STORAGE, WRITES, ROOT, MASS_EXPIRY)
 
 
 class Holds:

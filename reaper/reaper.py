@@ -12,8 +12,9 @@ Guarantees in addition to those of :mod:`reaper.removals` and :mod:`reaper.work_
 4. After a mass expiry, sessions are ended only when a person has confirmed this (:mod:`reaper.mass_expiry`).
 5. Several reapers may run at the same time. A reaper that may not act also reads the state. Therefore, it can act as
    soon as it is permitted to.
-6. Time during which the reaper could not read the state does not count. After a pass that was on hold, all grace
-   periods and the observation of leases start again.
+6. Time during which the reaper could not read the state, or could not write what a gateway must write, does not count.
+   After a pass that was on hold, all grace periods and the observation of leases start again. While the reaper can read
+   but not write, it only completes the ends that have begun or were requested, and purges the trash.
 7. If the storage answers, and a pass is made at each time that :meth:`Reaper.due_seconds` returns:
 
    - A session whose holders are gone is ended after at most the lease duration, the grace period and three passes. If
@@ -38,8 +39,10 @@ from reaper.decisions import (
     decide,
     due_seconds,
     extend_history,
+    forget_silence,
+    only_ended,
 )
-from reaper.holds import MASS_EXPIRY, RECORDS, ROOT, STORAGE, Holds
+from reaper.holds import MASS_EXPIRY, RECORDS, ROOT, STORAGE, WRITES, Holds
 from reaper.mass_expiry import NEVER, MassExpiry, MassExpiryRule, evaluate_mass_expiry
 from reaper.removals import Release, Removals
 from reaper.reports import MassExpiryConfirmed, PassResult, Report, ReportHandler
@@ -122,6 +125,7 @@ class Reaper:
         dependencies: ReaperDependencies = NO_DEPENDENCIES,
     ) -> None:
         self._records = records
+        self._leases = leases
         self._dependencies = dependencies
         self._grace_period_seconds = grace_period_seconds
         self._monotonic = monotonic
@@ -170,8 +174,14 @@ class Reaper:
         begun_seconds = self._monotonic()
         try:
             snapshot = self.snapshot_reader.read()
+            can_write = self._can_write()
+            if not can_write:
+                ended = forget_silence(self._history)
+                self._forget_observations()
+                self._history = ended
             self._history = extend_history(self._history, snapshot)
-            decisions = self._select_due(decide(self._history, snapshot, self._grace_period_seconds), snapshot)
+            decisions = decide(self._history, snapshot, self._grace_period_seconds)
+            decisions = self._select_due(decisions if can_write else only_ended(decisions), snapshot)
         except HomeMovedError:
             raise
         except (RecordsUnavailableError, OSError) as error:
@@ -206,9 +216,22 @@ class Reaper:
     def _read_records(self) -> Sequence[StoredRecord]:
         return (self._dependencies.read_records or self._records.list)()
 
-    def _hold(self, error: RecordsUnavailableError | OSError) -> None:
+    def _can_write(self) -> bool:
+        """Return whether a gateway could write now. If not, the reaper is on hold."""
+        try:
+            self._leases.check_writable()
+        except RecordsUnavailableError as error:
+            self.holds.begin(WRITES, str(error))
+            return False
+        self.holds.end(WRITES)
+        return True
+
+    def _forget_observations(self) -> None:
         self._history, self._mass_expiry = History(), MassExpiry()
         self.snapshot_reader.reset_lease_history()
+
+    def _hold(self, error: RecordsUnavailableError | OSError) -> None:
+        self._forget_observations()
         self.last_pass = None
         for queue in (self.ends, self.purges):
             queue.retain(frozenset())

@@ -74,6 +74,16 @@ class Leases(Protocol):
         """Delete the lease of a replica, if it exists."""
         ...
 
+    def check_writable(self) -> None:
+        """Write what a living replica must write, so that the silence of replicas means something.
+
+        A process that cannot write itself cannot conclude from missing renewals that a replica is dead.
+
+        Raises:
+            RecordsUnavailableError: If a replica could not write now.
+        """
+        ...
+
 
 class LeaseObserver:
     """An observer that determines which replicas are lost.

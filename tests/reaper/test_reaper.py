@@ -15,6 +15,8 @@ import pytest
 import structlog
 
 from tests.forks import create_fork
+from tests.own_mounts import fill_disk, mount_small_disk, with_own_mounts
+from tests.reaper.conftest import World
 from workspace.identifiers import ReplicaId, SessionUuid
 from workspace.record_changes import add_holder, mark_ending, remove_holders, update_record
 from workspace.record_store import RecordsUnavailableError
@@ -238,6 +240,59 @@ def test_guarantee_6_gateways_that_could_not_renew_during_a_hold_are_not_lost(wo
     assert world.records.read(shared.record.name).record.holders == {"other"}, "its silence is now observed"
     world.passes(GRACE_SECONDS + 2, "other")
     assert not world.is_there(held)
+
+
+def test_guarantee_6_silence_means_nothing_while_the_reaper_cannot_write(world: Any) -> None:
+    """Nor does the silence before, or the part of a grace period that has passed."""
+    silent = world.start_session("silent")
+    world.passes(LEASE_SECONDS + GRACE_SECONDS - 4)
+    ending, orphan = world.start_session("ended", phase=Phase.ENDING), world.make_location(ORPHAN)
+    world.passes(2)
+    assert world.is_there(silent)
+    error = RecordsUnavailableError(None, "no space")
+    with mock.patch.object(world.leases, "check_writable", side_effect=error):
+        world.passes(LEASE_SECONDS + GRACE_SECONDS + 60)
+        assert world.is_there(silent)
+        assert orphan.exists()
+        assert not world.is_there(ending), "what has ended frees space"
+        assert not world.locations.trash()
+        assert world.reaper.holds.reasons == {"writes": str(error)}
+    world.passes(LEASE_SECONDS - 1)
+    assert world.records.read(silent.record.name).record.holders == {"silent"}
+    assert not world.reaper.holds.reasons
+    assert world.is_there(silent)
+    world.passes(GRACE_SECONDS + 3)
+    assert not world.is_there(silent)
+    assert not orphan.exists()
+
+
+@pytest.mark.needs_root
+def test_session_survives_a_disk_that_is_full_and_is_freed(tmp_path: Path) -> None:
+    """Its gateway renews its lease on the full disk, and then stops: only from then on its silence counts."""
+    root = tmp_path / "mounted"
+    root.mkdir()
+
+    def task() -> None:
+        mount_small_disk(root, "4m")
+        world = World(root)
+        stored = world.start_session("gateway")
+        world.passes(3, "gateway")
+        filler = fill_disk(root)
+        world.passes(LEASE_SECONDS + GRACE_SECONDS + 60, "gateway")
+        world.passes(LEASE_SECONDS + GRACE_SECONDS + 60)
+        assert "No space left" in world.reaper.holds.reasons["writes"]
+        filler.unlink()
+        world.passes(LEASE_SECONDS + GRACE_SECONDS - 2)
+        assert world.is_there(stored)
+        world.passes(LEASE_SECONDS + GRACE_SECONDS + 60, "gateway")
+        assert world.is_there(stored)
+        world.passes(LEASE_SECONDS + GRACE_SECONDS + 3)
+        assert not world.is_there(stored)
+
+    process = create_fork(lambda: with_own_mounts(task))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
 
 
 @pytest.mark.parametrize(("paused_snapshot", "before_seconds", "after_seconds"), [(1, 1000, 0), (2, 0, 1000)])

@@ -199,6 +199,7 @@ class _CheckedLeases:
         self.list = leases.list
         self.delete = leases.delete
         self.stop = leases.stop
+        self.check_writable = leases.check_writable
 
     def renew(self, replica: ReplicaId) -> None:
         process, schedule = self._process, self._process.schedule

@@ -216,6 +216,9 @@ class ModelLeases:
         check_replica_id(replica)
         self._network.call(self._process, self._api, "delete lease", lambda: self._api.delete_lease(replica))
 
+    def check_writable(self) -> None:
+        """Do nothing, as Kubernetes does."""
+
 
 def _check_record(record: SessionRecord) -> None:
     """Check the identifiers of a record.

@@ -1,16 +1,22 @@
 """Leases as files in the workspace. This is the default without Kubernetes.
 
 Each replica has one file, ``.lodge/leases/<replica id>``, which contains the renewal mark. The mark is random, so no
-clock or counter needs to be preserved after a restart. A stopped lease has a second file,
+clock or counter needs to be preserved after a restart. All marks have the same length, so a renewal overwrites the mark
+and needs no space: a full disk does not end sessions. A stopped lease has a second file,
 ``.lodge/leases/stopped_<replica id>``. The name of this file is not a replica id, and no renewal changes the file.
 Therefore, a renewal that arrives late cannot revive a stopped lease.
 
 Guarantees:
 
-1. A reader always gets a complete renewal mark, because a renewal replaces the file with a single rename.
+1. A reader gets a complete renewal mark, or during a renewal parts of two. An observer takes these for one renewal
+   more, which can only delay the moment at which the lease is lost.
 2. Only valid replica ids are used in paths. Other ids raise ValueError, and files with other names are not listed.
 3. After a failed renewal, the lease is either unchanged or renewed.
 4. After a failed stop, the lease is either unchanged or stopped.
+5. A renewal of an existing lease allocates no space.
+6. :meth:`FileLeases.check_writable` fails if a renewal, or a new record of usual size, cannot be written.
+
+Not guaranteed: File systems that copy on write may need space for guarantee 5.
 """
 
 import secrets
@@ -22,7 +28,9 @@ from workspace.files.layout import Layout
 from workspace.files.private_files import (
     file_exists,
     open_directory,
+    overwrite_private_file,
     read_private_file,
+    remove_file,
     scan_directory,
     write_private_file,
 )
@@ -31,6 +39,9 @@ from workspace.leases import STOPPED, LeaseStoppedError, RenewalMark
 from workspace.record_store import RecordsUnavailableError
 
 _STOPPED_PREFIX = "stopped_"
+_CHECK_NAME = "check_"
+_CHECK_BYTES = 16 * 1024
+"""The size of a record with many tables."""
 
 
 class FileLeases:
@@ -48,9 +59,11 @@ class FileLeases:
         """Create the lease of a replica or, if it exists, change its renewal mark."""
         check_replica_id(replica)
         with self._convert_errors():
-            self._write(replica, secrets.token_hex(16))
-            # Checked after the change: a renewal that succeeds was complete before the lease was stopped.
+            mark = secrets.token_hex(16)
             with open_directory(self._layout.leases) as leases:
+                if not overwrite_private_file(replica, mark.encode("ascii"), leases):
+                    self._write(replica, mark)
+                # Checked after the change: a renewal that succeeds was complete before the lease was stopped.
                 is_stopped = file_exists(_STOPPED_PREFIX + replica, leases)
         if is_stopped:
             raise LeaseStoppedError(replica)
@@ -80,6 +93,20 @@ class FileLeases:
             for name in (replica, _STOPPED_PREFIX + replica):  # the lease stays stopped until both files are removed
                 (self._layout.leases / name).unlink(missing_ok=True)
             self._layout.leases.lstat()
+
+    def check_writable(self) -> None:
+        """Write as a renewal and as a new record do."""
+        with self._convert_errors():
+            mark = secrets.token_hex(16)
+            with open_directory(self._layout.leases) as leases:
+                if not overwrite_private_file(_CHECK_NAME, mark.encode("ascii"), leases):
+                    self._write(_CHECK_NAME, mark)
+            name = secrets.token_hex(16)
+            with open_directory(self._layout.staging) as staging:
+                try:
+                    write_private_file(name, b"\0" * _CHECK_BYTES, staging)
+                finally:
+                    remove_file(name, staging)
 
     def _write(self, name: str, content: str) -> None:
         """Create or replace a file with a single rename."""

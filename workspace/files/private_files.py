@@ -7,6 +7,7 @@ Not guaranteed: The functions are not safe if an attacker can write to the paren
 write permission for the root and for ``.lodge``.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -55,7 +56,7 @@ def make_private_directory(path: Path) -> None:
 
 
 def write_private_file(name: str, content: bytes, directory: int, *, is_synced: bool = True) -> None:
-    """Write a new file with mode 0600 in an open directory.
+    """Write a new file with mode 0600 in an open directory. If this fails, for example on a full disk, remove the file.
 
     Args:
         name: The name of the file.
@@ -67,12 +68,42 @@ def write_private_file(name: str, content: bytes, directory: int, *, is_synced: 
         FileExistsError: If a file or link with the same name exists.
     """
     descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE, dir_fd=directory)
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, _FILE_MODE)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, _FILE_MODE)
+            file.write(content)
+            file.flush()
+            if is_synced:
+                os.fsync(descriptor)
+    except OSError:
+        remove_file(name, directory)
+        raise
+
+
+def overwrite_private_file(name: str, content: bytes, directory: int) -> bool:
+    """Replace the content of a file by another one of the same size, which needs no space on the disk.
+
+    A concurrent reader may read a part of both contents.
+
+    Returns:
+        Whether there was a file of this size. A link is not followed, and counts as no file.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+    try:
+        descriptor = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            return False
+        raise
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != len(content):
+            return False
         file.write(content)
-        file.flush()
-        if is_synced:
-            os.fsync(descriptor)
+        os.fsync(descriptor)  # a network file system reports errors only now
+    return True
 
 
 def read_private_file(name: str, directory: int) -> bytes:

@@ -157,3 +157,6 @@ class BridgedLeases:
 
     def delete(self, replica: ReplicaId) -> None:
         self._model.call(lambda: self._leases.delete(replica))
+
+    def check_writable(self) -> None:
+        self._model.call(self._leases.check_writable)

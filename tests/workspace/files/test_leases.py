@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.fixture_types import InProcesses, KilledAt
+from tests.own_mounts import fill_disk, make_read_only, make_writable, mount_small_disk, with_own_mounts
 from workspace.files.leases import FileLeases
+from workspace.files.session_locations import FileSessionLocations
 from workspace.identifiers import ReplicaId
 from workspace.leases import STOPPED, LeaseObserver, OwnLease, RenewalMark
 from workspace.record_store import RecordsUnavailableError
@@ -54,6 +56,43 @@ def test_guarantee_2_list_ignores_other_files(root: Path) -> None:
     for name in (".hidden", "UPPER", "a_b"):
         (root / ".lodge" / "leases" / name).write_text("x")
     assert leases.list().keys() == {A}
+
+
+@pytest.mark.needs_root
+def test_guarantees_5_and_6_full_disk_lets_gateways_renew_and_is_noticed(
+    tmp_path: Path, in_processes: InProcesses
+) -> None:
+    root = tmp_path / "mounted"
+    root.mkdir()
+
+    def task() -> str:
+        mount_small_disk(root, "1m")
+        FileSessionLocations(root).initialise()
+        leases = FileLeases(root)
+        leases.renew(A)
+        leases.check_writable()
+        filler = fill_disk(root)
+        before = leases.list()
+        for _ in range(50):
+            leases.renew(A)
+        assert leases.list().keys() == before.keys()
+        assert leases.list() != before
+        with pytest.raises(RecordsUnavailableError, match="No space left on device"):
+            leases.check_writable()
+        with pytest.raises(RecordsUnavailableError, match="No space left on device"):
+            leases.renew(ReplicaId("b"))
+        assert not list((root / ".lodge" / "staging").iterdir())
+        filler.unlink()
+        leases.check_writable()
+        make_read_only(root)
+        for write in (leases.check_writable, lambda: leases.renew(A)):
+            with pytest.raises(RecordsUnavailableError, match="Read-only file system"):
+                write()
+        make_writable(root)
+        leases.check_writable()
+        return "ok"
+
+    assert in_processes([lambda: with_own_mounts(task)]) == ["ok"]
 
 
 def test_missing_storage_makes_leases_unavailable(root: Path) -> None:

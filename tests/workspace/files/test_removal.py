@@ -1,6 +1,5 @@
 """Purging the trash despite its owner or a failing disk (workspace.files.removal, workspace.files.trash)."""
 
-import ctypes
 import errno
 import os
 import subprocess
@@ -15,6 +14,7 @@ from weakref import WeakSet
 import pytest
 
 from tests.fixture_types import InProcesses
+from tests.own_mounts import with_own_mounts
 from workspace.files.removal import FILES_BETWEEN_CHECKS, MAX_DEPTH, THREADS
 from workspace.files.session_locations import FileSessionLocations
 from workspace.identifiers import SessionUuid, TableUuid
@@ -23,7 +23,6 @@ SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
 TABLE = TableUuid("00000000-0000-4000-8000-000000000002")
 NOBODY = 65534
 DEADLINE_SECONDS = 60
-_CLONE_NEWNS = 0x20000
 
 as_root = pytest.mark.needs_root
 
@@ -62,14 +61,6 @@ def as_nobody(task: Callable[[], Any]) -> Any:
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
-    return task()
-
-
-def with_own_mounts(task: Callable[[], Any]) -> Any:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(_CLONE_NEWNS):
-        raise OSError(ctypes.get_errno(), "unshare")
-    run("mount", "--make-rprivate", "/")
     return task()
 
 

@@ -35,19 +35,21 @@ def test_guarantee_1_readers_see_complete_marks_during_renewals_and_deletions(
     assert all(seen <= {32} for seen in looks)
 
 
-def test_guarantee_3_renewal_killed_at_any_step_leaves_a_complete_lease(root: Path, killed_at: KilledAt) -> None:
-    FileLeases(root).renew(A)
+def test_guarantee_3_first_renewal_killed_at_any_step_leaves_a_complete_lease_or_none(
+    root: Path, killed_at: KilledAt
+) -> None:
+    """Later renewals have one step."""
     outcomes = set()
     for step in range(1, 50):
-        before = FileLeases(root).list()
         was_killed = killed_at(step, lambda: FileLeases(root).renew(A))
         after = FileLeases(root).list()
-        assert after.keys() == {A}
-        outcomes.add(before == after)
+        assert {len(mark) for mark in after.values()} <= {32}
+        outcomes.add(frozenset(after))
+        FileLeases(root).delete(A)
         if not was_killed:
             break
     assert 1 < step < 49
-    assert outcomes == {True, False}
+    assert outcomes == {frozenset(), frozenset({A})}
 
 
 def test_guarantee_2_list_ignores_other_files(root: Path) -> None:

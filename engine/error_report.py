@@ -117,12 +117,13 @@ def find_report(text: str) -> ErrorReport | None:
         return None
     condition, rest = line["condition"], line["rest"]
     sql_state = CONDITIONS[condition]
-    ends = list(re.finditer(f" SQLSTATE: {sql_state} ", rest))
-    for end in ends:  # a text may contain an end of its own, but only the last one is followed by nothing but JSON
-        parameters = _parameters(rest[end.end() :])
+    end = f" SQLSTATE: {sql_state} "
+    texts = rest.split(end)
+    for count in range(1, len(texts)):  # a text may contain an end of its own, but only one is followed by JSON alone
+        parameters = _parameters(end.join(texts[count:]))
         if parameters is not None:
-            return ErrorReport(condition, sql_state, rest[: end.start()].strip(), parameters)
-    return ErrorReport(condition, sql_state, (rest[: ends[-1].start()] if ends else rest).strip())
+            return ErrorReport(condition, sql_state, end.join(texts[:count]).strip(), parameters)
+    return ErrorReport(condition, sql_state, end.join(texts[:-1] or texts).strip())
 
 
 def _parameters(encoded: str) -> Mapping[str, str] | None:

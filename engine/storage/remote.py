@@ -80,25 +80,28 @@ _BROKEN = "the storage does not answer, or the connection broke; run the stateme
 _NO_BUCKET = "the bucket of the workspace does not exist; correct the URI of the workspace"
 _STATUS = r"""(?:HTTP status (?:code: )?|http_status_code=|"code":\s*|<title>Error |Azure Error: \[\w*\] )"""
 """The text before the status of a response in the messages of S3, Google Cloud Storage and Azure."""
-_REASONS = (
-    ("EXPIRED|ExpiredToken", "the credentials have expired; renew them"),
-    (
-        "DENIED|UNAUTHENTICATED|AccessDenied|SIGNATURE|INVALID_ACCESS|INVALID_CLIENT|UNRECOGNIZED_CLIENT|Forbidden|Unauthorized|Authentication|Credential"
-        rf"|{_STATUS}40[13]\b",
-        "the credentials of the process do not allow it; check its role, its profile or its environment variables",
-    ),
-    ("NO_SUCH_BUCKET|NoSuchBucket|ContainerNotFound", _NO_BUCKET),
-    (
-        rf"SLOW_DOWN|SlowDown|THROTTLING|TooManyRequests|{_STATUS}(?:503|429)\b",
-        "the storage refuses requests, because there are too many",
-    ),
-    ("libhdfs|libjvm|JNI|HADOOP", "the process has no HDFS client; install Hadoop with libhdfs"),
-    ("Permission denied", "the user of the process may not read it; change its permissions or the user"),
-    ("HDFS", "HDFS does not answer, or refuses the process; the log of the process contains the cause"),
-    (
-        rf"NETWORK|curlCode|CURL|TIMEOUT|[Tt]ime(?:d )?out|[Cc]onnect|INTERNAL|UNAVAILABLE|{_STATUS}50[024]\b",
-        _BROKEN,
-    ),
+_REASONS = tuple(
+    (re.compile(pattern), reason)
+    for pattern, reason in (
+        ("EXPIRED|ExpiredToken", "the credentials have expired; renew them"),
+        (
+            "DENIED|UNAUTHENTICATED|AccessDenied|SIGNATURE|INVALID_ACCESS|INVALID_CLIENT|UNRECOGNIZED_CLIENT|Forbidden|Unauthorized|Authentication|Credential"
+            rf"|{_STATUS}40[13]\b",
+            "the credentials of the process do not allow it; check its role, its profile or its environment variables",
+        ),
+        ("NO_SUCH_BUCKET|NoSuchBucket|ContainerNotFound", _NO_BUCKET),
+        (
+            rf"SLOW_DOWN|SlowDown|THROTTLING|TooManyRequests|{_STATUS}(?:503|429)\b",
+            "the storage refuses requests, because there are too many",
+        ),
+        ("libhdfs|libjvm|JNI|HADOOP", "the process has no HDFS client; install Hadoop with libhdfs"),
+        ("Permission denied", "the user of the process may not read it; change its permissions or the user"),
+        ("HDFS", "HDFS does not answer, or refuses the process; the log of the process contains the cause"),
+        (
+            rf"NETWORK|curlCode|CURL|TIMEOUT|[Tt]ime(?:d )?out|[Cc]onnect|INTERNAL|UNAVAILABLE|{_STATUS}50[024]\b",
+            _BROKEN,
+        ),
+    )
 )
 _NAMES = re.compile(r"'.*?'(?=[ :.,]|$)|https?://\S+")
 """The names of files and buckets and the addresses in a message, which must not decide what its cause is."""
@@ -267,7 +270,7 @@ class _Store:
         if is_no_name or isinstance(error, FileNotFoundError):
             return PathNotFoundError(self.workspace, path)
         text = _NAMES.sub("", str(error))
-        reasons = (reason for pattern, reason in _REASONS if re.search(pattern, text))
+        reasons = (reason for pattern, reason in _REASONS if pattern.search(text))
         return UnreadableFileError(self.workspace, path, next(reasons, type(error).__name__))
 
 

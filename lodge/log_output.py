@@ -2,7 +2,8 @@
 
 Guarantees:
 
-1. :meth:`LogOutput.write` never waits for the file and never raises.
+1. :meth:`LogOutput.write` never raises. It returns when the line is written, or after ``_WAIT_SECONDS``. While the file
+   takes nothing, further calls do not wait.
 2. At most ``_MAX_WAITING_BYTES`` of lines wait. Further lines are lost. They are counted, and the next line that is not
    lost is preceded by one that says how many were lost.
 3. When the process ends, the thread has ``_CLOSE_SECONDS`` to write the lines that wait.
@@ -22,6 +23,7 @@ from prometheus_client.registry import Collector
 
 _MAX_WAITING_BYTES = 8 * 1024 * 1024
 _MAX_WRITE_BYTES = 64 * 1024
+_WAIT_SECONDS = 0.1
 _RETRY_SECONDS = 1.0
 _CLOSE_SECONDS = 2.0
 
@@ -45,6 +47,9 @@ class LogOutput(Collector):
         self._lines: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._unreported = 0
+        self._accepted_lines = 0
+        self._done_lines = 0
+        self._is_stalled = False
         self._is_closing = False
         self.lost_lines = 0
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
@@ -61,7 +66,10 @@ class LogOutput(Collector):
                 self._append(f"{self._describe_lost(self._unreported)}\n".encode())
                 self._unreported = 0
             self._append(line)
-            self._changed.notify()
+            self._changed.notify_all()
+            number = self._accepted_lines
+            if not self._is_stalled and not self._changed.wait_for(lambda: self._done_lines >= number, _WAIT_SECONDS):
+                self._is_stalled = True
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         """Return the metric."""
@@ -78,7 +86,7 @@ class LogOutput(Collector):
         """Wait until the lines are written, for a limited time, and end the thread."""
         with self._changed:
             self._is_closing = True
-            self._changed.notify()
+            self._changed.notify_all()
         self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
@@ -88,11 +96,16 @@ class LogOutput(Collector):
                 if not self._lines:
                     return
                 lines = self._take_lines()
-            if not self._write_all(b"".join(lines)):
-                with self._changed:
+            is_written = self._write_all(b"".join(lines))
+            with self._changed:
+                self._done_lines += len(lines)
+                self._is_stalled = not is_written
+                self._changed.notify_all()
+                if not is_written:
                     self._lose(len(lines))
                     if self._is_closing:
                         return
+            if not is_written:
                 time.sleep(_RETRY_SECONDS)
 
     def _take_lines(self) -> list[bytes]:
@@ -123,6 +136,7 @@ class LogOutput(Collector):
 
     def _append(self, line: bytes) -> None:
         self._lines.append(line)
+        self._accepted_lines += 1
         self._waiting_bytes += len(line)
 
     def _lose(self, count: int) -> None:

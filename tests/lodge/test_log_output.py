@@ -57,6 +57,15 @@ def test_writing_does_not_wait_for_a_reader_and_lost_lines_are_counted(pipe: tup
     output.close()
 
 
+def test_line_is_written_when_the_call_returns(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as file:
+        output = output_to(file.fileno(), 100_000)
+        for number in range(200):
+            output.write(f"{number}\n")
+            assert (tmp_path / "log").read_text().endswith(f"{number}\n")
+        output.close()
+
+
 def test_process_ends_although_nobody_reads(pipe: tuple[int, int]) -> None:
     output = output_to(pipe[1], 10_000_000)
     for _ in range(1000):

@@ -13,7 +13,7 @@ from engine.file_list import FILES, unpack_files
 from engine.file_scan import FileScan
 from engine.schema import TupleSchema
 from engine.storage.listed_file import ListedFile
-from gateway.scans.discovery_job import _read_rows
+from gateway.backend_rows import decode_rows
 from gateway.scans.planner import MAX_LISTINGS, ScanPlanner, SessionScans
 from gateway.scans.scan_sources import source_in
 from gateway.storage import make_workspace_reads
@@ -122,15 +122,15 @@ class SeenCalls:
         self._function = function
         self.threads = set()
 
-    def __call__(self, *args):
+    def __call__(self, *args, **options):
         self.threads.add(threading.current_thread())
-        return self._function(*args)
+        return self._function(*args, **options)
 
 
 async def test_files_are_processed_outside_the_event_loop(workspaces, monkeypatch):
     files = SeenFiles([ListedFile(f"{number}.json", 10, "1") for number in range(20)])
     monkeypatch.setattr(FileScan, "list_files", lambda scan, on_progress: files)
-    monkeypatch.setattr("gateway.scans.discovery_job._read_rows", seen := SeenCalls(_read_rows))
+    monkeypatch.setattr("gateway.scans.discovery_job.decode_rows", seen := SeenCalls(decode_rows))
     counts = []
     planner = ScanPlanner(make_workspace_reads(), lambda known, discovered: counts.append((known, discovered)))
     session = SessionScans(planner, Principal("ann"), BackendWithEngine(), workspaces)

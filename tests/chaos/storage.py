@@ -29,7 +29,7 @@ echo mounted
 exec sleep infinity
 """
 _REPOSITORY = Path(__file__).parents[2]
-_BUSY_SECONDS = 20.0
+_BUSY_SECONDS = 5.0
 
 
 class StorageError(Exception):
@@ -101,21 +101,24 @@ class Storage:
     def read_only(self) -> Iterator[None]:
         """Make the storage read-only.
 
-        The kernel refuses that while a file is open for writing, so new writers are locked out first.
+        The kernel refuses that while a file is open for writing, so new writers are locked out first. They stay locked
+        out if a file stays open, for example because Spark lost it when it could not write any more.
         """
         self._run("mount", "--bind", str(self._read_only), str(self.path))
-        try:
-            deadline = time.monotonic() + _BUSY_SECONDS
-            while not self._try("mount", "-o", "remount,ro", str(self._store)):
-                if time.monotonic() > deadline:
-                    raise StorageError("Some file was always open for writing.")
-                time.sleep(0.02)
-        finally:
+        deadline = time.monotonic() + _BUSY_SECONDS
+        is_remounted = self._try("mount", "-o", "remount,ro", str(self._store))
+        while not is_remounted and time.monotonic() < deadline:
+            time.sleep(0.02)
+            is_remounted = self._try("mount", "-o", "remount,ro", str(self._store))
+        if is_remounted:
             self._run("umount", "--lazy", str(self.path))
         try:
             yield
         finally:
-            self._run("mount", "-o", "remount,rw", str(self._store))
+            if is_remounted:
+                self._run("mount", "-o", "remount,rw", str(self._store))
+            else:
+                self._run("umount", "--lazy", str(self.path))
 
     @contextmanager
     def gone(self) -> Iterator[None]:

@@ -56,6 +56,12 @@ def test_storage_becomes_read_only_despite_constant_writers(storage):
             assert writing.result(60) == errno.EROFS
 
 
+def test_storage_is_read_only_for_others_while_a_file_stays_open(storage):
+    with (storage.root / "open").open("w"), storage.read_only(), pytest.raises(OSError) as raised:
+        (storage.root / "kept").unlink()
+    assert raised.value.errno == errno.EROFS
+
+
 def test_absent_storage_leaves_writable_empty_directory(storage):
     with storage.gone():
         assert list(storage.root.iterdir()) == []

@@ -191,11 +191,16 @@ HEALTHY: Mapping[str, str] = {
     },
     **{_gateway("authentication_sources_failing", pod): f"0x{MINUTES}" for pod in (0, 1)},
     **{_gateway("audit_events_lost_total", pod): f"0x{MINUTES}" for pod in (0, 1)},
+    **{
+        _series("lodge_log_lines_lost_total", name, pod): f"0x{MINUTES}"
+        for name in ("gateway", "reaper")
+        for pod in (0, 1)
+    },
     **{_gateway("certificate_expiry_timestamp_seconds", pod): f"{30 * 86400}x{MINUTES}" for pod in (0, 1)},
     **{_reaper("acting", pod): f"{1 - pod}x{MINUTES}" for pod in (0, 1)},
     **{
         _reaper("held_back", pod, kind=kind): f"0x{MINUTES}"
-        for kind in ("records", "storage", "root", "mass_expiry")
+        for kind in ("records", "storage", "writes", "root", "mass_expiry")
         for pod in (0, 1)
     },
     **{_reaper("last_look_timestamp_seconds", pod): f"0+60x{MINUTES}" for pod in (0, 1)},
@@ -273,6 +278,9 @@ CASES: Mapping[str, Case] = {
     ),
     "audit events are lost": Case(
         {_gateway("audit_events_lost_total"): "0x9 7x40"}, {12: {"LodgeAuditEventsLost"}, 40: set()}
+    ),
+    "lines of the log are lost": Case(
+        {_series("lodge_log_lines_lost_total", "reaper", 0): "0x9 7x40"}, {12: {"LodgeLogLinesLost"}, 40: set()}
     ),
     "a certificate expires": Case(
         {_gateway("certificate_expiry_timestamp_seconds"): f"{7 * 86400}x{MINUTES}"}, {30: {"LodgeCertificateExpires"}}

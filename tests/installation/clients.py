@@ -6,9 +6,10 @@ from types import TracebackType
 from typing import Self
 
 from tests.chaos.checking_clients import CheckingClient
-from tests.installation.installation import Installation, wait_until
+from tests.cluster.processes import wait_until
+from tests.installation.installation import Installation
 
-CLIENTS = 3
+CLIENTS = 4
 _PROGRESS_SECONDS = 180.0
 
 

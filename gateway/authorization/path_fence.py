@@ -8,6 +8,14 @@ A path is refused if it refers to a root, to anything below a root, or to a dire
 is refused if it may match such a path. The comparison is conservative: different spellings of a path, such as
 ``file:/a``, ``/a/../a`` and ``/%61``, are all compared.
 
+Guarantees about time:
+
+1. A path above ``MAX_PATH_CHARACTERS`` is refused before anything is compared. A value of that length that may be
+   something other than a path is not expanded.
+2. All alternatives of the patterns in a request have at most as many characters as :class:`Expansions` allows. What
+   would need more is refused.
+3. Otherwise, the time is proportional to the length of a text, times the length of the paths of the roots.
+
 Not guaranteed: a path is compared as text, and its symbolic links are followed where this process sees the same files
 as Spark. Links inside the part of a path that a pattern matches, mounts, and code that opens files itself are not seen.
 """
@@ -16,7 +24,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -32,17 +39,36 @@ _REMOTE_SCHEMES = _S3_SCHEMES | {
     *("wasb", "wasbs", "webhdfs"),
 }
 _LOCAL_SCHEMES = frozenset({"", "file", "har", "local", "raw", "rawlocal", "viewfs"})
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):(.*)", re.DOTALL)
+_SCHEMES = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.\-]*+:)*+")
 _PATTERN = re.compile(r"[*?\[\]{}\\]")
 _PATTERN_ITEM = re.compile(
     r"\\(?P<escaped>.) | \[(?:\\.|[^\]])*\] | (?P<star>\*+) | \? | (?P<other>.)", re.DOTALL | re.VERBOSE
 )
+_BRACE = re.compile(r"\\.|[{},]", re.DOTALL)
 _MANY, _ANY = "many", "any"
 _MAX_PATTERN_CHARACTERS = 1024
 _UUID_CHARACTERS = frozenset("0123456789abcdef-")
 _PROCESS_LINKS = ("root", "cwd", "fd", "map_files")
 _MAX_ALTERNATIVES = 256
-_MAX_PATH_CHARACTERS = 4096  # the longest path that Linux accepts
+_FREE_CHARACTERS = 16 * 1024
+MAX_PATH_CHARACTERS = 4096
+"""The longest path that Linux accepts. Paths in object stores are shorter."""
+
+
+class Expansions:
+    """Limits the alternatives of all patterns in a request.
+
+    Args:
+        text_characters: The length of the texts of the request.
+    """
+
+    def __init__(self, text_characters: int = 0) -> None:
+        self._characters_left = _FREE_CHARACTERS + 2 * text_characters
+
+    def allow(self, characters: int) -> bool:
+        """Return whether a further alternative of this length is allowed."""
+        self._characters_left -= characters
+        return self._characters_left >= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +105,25 @@ class PathFence:
             if not isinstance(root, Path)
         ]
 
-    def refuses(self, path: str, *, is_value: bool = False) -> bool:
+    def refuses(self, path: str, *, is_value: bool = False, expansions: Expansions | None = None) -> bool:
         """Return whether the text of a path may lead into a root, without access to files.
 
         Args:
             path: The path or the pattern, as the client wrote it.
             is_value: Whether the text may be something other than a path. In this case, a text is refused only if it
                 has at least as many parts as the path of a root.
+            expansions: The limit for all texts of the request. None for a text of its own.
         """
         text = path.strip()
+        is_long = len(text) > MAX_PATH_CHARACTERS
+        if is_long and not is_value:
+            return True
+        expansions = expansions or Expansions(len(text))
         spellings = {text, unquote(text)}
         return any(
             self._refuses_location(location, is_value=is_value)
             for spelling in spellings
-            for alternative in _expand_braces(spelling)
+            for alternative in ((spelling,) if is_long else _expand_braces(spelling, expansions))
             for location in _read_locations(alternative)
         )
 
@@ -101,7 +132,9 @@ class PathFence:
         text = path.strip()
         if not self._directories:
             return False
-        for alternative in _expand_braces(text):
+        if len(text) > MAX_PATH_CHARACTERS:
+            return True
+        for alternative in _expand_braces(text, Expansions(len(text))):
             for location in _read_locations(alternative):
                 if not location.is_absolute or location.scheme in _REMOTE_SCHEMES:
                     continue
@@ -110,8 +143,7 @@ class PathFence:
                 real = _follow_links("/" + "/".join(location.parts[:count]))
                 if real is not None and self._refuses_directory((*real, *location.parts[count:]), is_value=False):
                     return True
-            unscheme = _SCHEME.fullmatch(alternative)
-            plain = unscheme[2] if unscheme else alternative
+            plain = alternative[len(_first_scheme(alternative)) :]
             if ".." in plain and plain.startswith("/") and not _PATTERN.search(plain):
                 real = _follow_links(plain)  # links before .. change the meaning of ..
                 if real is not None and self._refuses_directory(real, is_value=False):
@@ -142,7 +174,7 @@ class PathFence:
 
 def _follow_links(path: str) -> Sequence[str] | None:
     """Return the names in the real path of a file. None if no file can have the path."""
-    if len(path) > _MAX_PATH_CHARACTERS or "\0" in path:
+    if len(path) > MAX_PATH_CHARACTERS or "\0" in path:
         return None
     return Path(os.path.realpath(path)).parts[1:]
 
@@ -225,9 +257,8 @@ def _read_locations(text: str) -> Iterator[_Location]:
 
     Hadoop reads ``//a/b`` as the path ``/b`` of the host ``a``. Other programs read it as ``/a/b``.
     """
-    scheme = ""
-    while match := _SCHEME.fullmatch(text):  # for example jar:file:/a
-        scheme, text = match[1].lower(), match[2]
+    schemes = _read_schemes(text)  # for example jar:file:
+    scheme, text = schemes[:-1].rpartition(":")[2].lower(), text[len(schemes) :]
     if not text and not scheme:
         return
     if text.startswith("//"):
@@ -236,6 +267,17 @@ def _read_locations(text: str) -> Iterator[_Location]:
         if scheme in _REMOTE_SCHEMES:
             return
     yield _location(scheme, "", text)
+
+
+def _read_schemes(text: str) -> str:
+    """Return all schemes with which a text begins, each with its colon."""
+    match = _SCHEMES.match(text)
+    return match[0] if match else ""
+
+
+def _first_scheme(text: str) -> str:
+    before, colon, _ = _read_schemes(text).partition(":")
+    return before + colon
 
 
 def _location(scheme: str, authority: str, path: str) -> _Location:
@@ -254,51 +296,45 @@ def _location(scheme: str, authority: str, path: str) -> _Location:
     return _Location(scheme, authority, is_absolute, tuple(parts), leaves)
 
 
-def _expand_braces(text: str) -> Sequence[str]:
+def _expand_braces(text: str, expansions: Expansions) -> Sequence[str]:
     """Return the alternatives of a pattern such as ``{a,b}/c``.
 
     If there are too many, the result has one alternative that may mean any path.
     """
     if "{" not in text:
         return (text,)
-    found = list(islice(_alternatives(text), _MAX_ALTERNATIVES + 1))
-    return found if len(found) <= _MAX_ALTERNATIVES else (UNKNOWN,)
+    found = []
+    pending = [(text, 0)]  # a text, and the position up to which it is expanded
+    while pending:
+        partly, position = pending.pop()
+        if not expansions.allow(len(partly)):
+            return (UNKNOWN,)
+        braces = _find_braces(partly, position)
+        if braces is None:
+            found.append(partly)
+            if len(found) > _MAX_ALTERNATIVES:
+                return (UNKNOWN,)
+            continue
+        start, end, items = braces
+        pending += [(partly[:start] + each + partly[end:], start) for each in reversed(items)]
+    return found
 
 
-def _alternatives(text: str) -> Iterator[str]:
-    start = _find_unescaped(text, "{", 0)
-    if start is None:
-        yield text
-        return
-    depth, item, items = 0, start + 1, []
-    position = start
-    while position < len(text):
-        character = text[position]
-        if character == "\\":
-            position += 1
-        elif character == "{":
-            depth += 1
-        elif character == "," and depth == 1:
-            items.append(text[item:position])
-            item = position + 1
-        elif character == "}":
-            depth -= 1
-            if depth == 0:
-                break
-        position += 1
-    if depth or position >= len(text):
-        yield text
-        return
-    items.append(text[item:position])
-    for each in items:
-        yield from _alternatives(text[:start] + each + text[position + 1 :])
-
-
-def _find_unescaped(text: str, character: str, position: int) -> int | None:
-    while position < len(text):
-        if text[position] == "\\":
-            position += 1
-        elif text[position] == character:
-            return position
-        position += 1
+def _find_braces(text: str, position: int) -> tuple[int, int, Sequence[str]] | None:
+    """Return the begin, the end and the items of the next pair of braces. None if there is none."""
+    depth, start, item = 0, 0, 0
+    items: list[str] = []
+    for special in _BRACE.finditer(text, position):
+        match special[0]:
+            case "{":
+                depth += 1
+                if depth == 1:
+                    start, item = special.start(), special.end()
+            case "," if depth == 1:
+                items.append(text[item : special.start()])
+                item = special.end()
+            case "}" if depth == 1:
+                return start, special.end(), [*items, text[item : special.start()]]
+            case "}" if depth:
+                depth -= 1
     return None

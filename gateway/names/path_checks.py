@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.audit import Audit
-from gateway.authorization.path_fence import UNKNOWN, PathFence
+from gateway.authorization.path_fence import MAX_PATH_CHARACTERS, UNKNOWN, Expansions, PathFence
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError, invalid_request
 from gateway.names.plan_paths import find_encoded_paths, find_plan_paths
@@ -187,6 +187,9 @@ class PathChecks:
         shown = path[:_SHOWN_CHARACTERS]
         self._audit.access_refused(target="file", name=shown, reason="The path may lead into the temporary workspace.")
         name = self._workspaces.now.temporary.name
+        if len(path) > MAX_PATH_CHARACTERS:
+            problem = f"The path [{shown}...] has more than {MAX_PATH_CHARACTERS:,} characters. Use a shorter path."
+            return GatewayError("LODGE_PATH_REFUSED", "42501", problem)
         return GatewayError(
             "LODGE_PATH_REFUSED",
             "42501",
@@ -223,7 +226,10 @@ def _without_pattern(word: str) -> str:
 
 
 def _find_refused(fence: PathFence, texts: Sequence[PathText]) -> Sequence[PathText]:
-    return [each for each in texts if fence.refuses(each.text, is_value=each.use is TextUse.VALUE)]
+    expansions = Expansions(sum(len(each.text) for each in texts))
+    return [
+        each for each in texts if fence.refuses(each.text, is_value=each.use is TextUse.VALUE, expansions=expansions)
+    ]
 
 
 def _find_real(fence: PathFence, paths: Sequence[str]) -> str | None:

@@ -45,12 +45,15 @@ def find_execute_immediate(
         for index, (token, following) in enumerate(pairwise(tokens))
         if token.keyword == "EXECUTE" and following.keyword == "IMMEDIATE"
     ]
-    strings = StringEvaluator(tokens, parameters, dialect) if begins else None
-    return [] if strings is None else [_read(tokens, begin, strings) for begin in begins]
+    if not begins:
+        return []
+    strings = StringEvaluator(tokens, parameters, dialect)
+    limits = [*(begin - 2 for begin in begins[1:]), len(tokens)]  # a statement ends at the latest where the next begins
+    return [_read(tokens, begin, limit, strings) for begin, limit in zip(begins, limits, strict=True)]
 
 
-def _read(tokens: Sequence[Token], begin: int, strings: StringEvaluator) -> ExecuteImmediate:
-    outside = list(_find_outside_brackets(tokens, begin))
+def _read(tokens: Sequence[Token], begin: int, limit: int, strings: StringEvaluator) -> ExecuteImmediate:
+    outside = list(_find_outside_brackets(tokens, begin, limit))
     statement_end = outside[-1] + 1 if outside else begin
     end = next((i for i in outside if tokens[i].keyword in _ENDS_TEXT), statement_end)
     using = next((i for i in outside if tokens[i].keyword == "USING"), statement_end)
@@ -66,13 +69,13 @@ def _read(tokens: Sequence[Token], begin: int, strings: StringEvaluator) -> Exec
     )
 
 
-def _find_outside_brackets(tokens: Sequence[Token], begin: int) -> Iterator[int]:
-    """Yield the indices of the tokens of a statement that are not in brackets.
+def _find_outside_brackets(tokens: Sequence[Token], begin: int, limit: int) -> Iterator[int]:
+    """Yield the indices of the tokens of a statement that are not in brackets, below a limit.
 
     The brackets themselves are included.
     """
     depth = 0
-    for index in range(begin, len(tokens)):
+    for index in range(begin, limit):
         token = tokens[index]
         if token.is_symbol(";"):
             return
@@ -87,7 +90,7 @@ def _read_using(tokens: Sequence[Token], strings: StringEvaluator) -> Parameters
         tokens = tokens[1:-1]
     named: dict[str, str] = {}
     positional: list[str | None] = []
-    commas = [i for i in _find_outside_brackets(tokens, 0) if tokens[i].is_symbol(",")]
+    commas = [i for i in _find_outside_brackets(tokens, 0, len(tokens)) if tokens[i].is_symbol(",")]
     for start, end in zip([0, *(i + 1 for i in commas)], [*commas, len(tokens)], strict=True):
         argument = tokens[start:end]
         if len(argument) > 1 and argument[-1].is_name:

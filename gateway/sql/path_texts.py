@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gateway.authorization.path_fence import UNKNOWN
+from gateway.authorization.path_fence import MAX_PATH_CHARACTERS, UNKNOWN
 from gateway.sql.execute_immediate import find_execute_immediate
 from gateway.sql.identifier_clauses import resolve_identifier_clauses
 from gateway.sql.lexer import DEFAULT_DIALECT, VARIABLE_START, Dialect, Token, TokenKind, tokenize
@@ -263,18 +263,36 @@ def _read_adjacent(tokens: Sequence[Token], begin: int, use: TextUse) -> Iterato
 
 
 def _find_raw_texts(sql: str, tokens: Sequence[Token]) -> Iterator[PathText]:
-    """Yield the words of statements whose text Spark does not split into tokens, such as ``ADD JAR``."""
+    """Yield the words of statements whose text Spark does not split into tokens, such as ``ADD JAR``.
+
+    Such a text may continue after a semicolon. The words of the first statement of each use include those of all later
+    ones.
+    """
+    uses = set()
     for index, token in enumerate(tokens):
         if token.keyword not in _RAW_STATEMENTS or not _begins_statement(tokens, index):
             continue
         use = TextUse.VALUE if token.keyword == "SET" else TextUse.PATH
-        rest = sql[token.end :]
-        words = rest.split(None, 1)
-        if token.keyword == "ADD" and len(words) == 2:
-            yield PathText(_replace_variables(words[1].strip(" ;'\"")), use)
-        for word in _RAW_SEPARATORS.split(rest):
+        if token.keyword == "ADD":
+            yield from _find_added_path(sql, token.end)
+        if use in uses:
+            continue
+        uses.add(use)
+        for word in _RAW_SEPARATORS.split(sql[token.end :]):
             if "/" in word or "\\" in word or ".." in word or VARIABLE_START in word:
                 yield PathText(_replace_variables(word), use)
+
+
+def _find_added_path(sql: str, begin: int) -> Iterator[PathText]:
+    """Yield the text of ``ADD`` as one path with blanks: up to a semicolon, and to the end if this can be a path."""
+    semicolon = sql.find(";", begin)
+    texts = [sql[begin:semicolon]] if semicolon >= 0 else []
+    if len(sql) - begin <= MAX_PATH_CHARACTERS or not texts:
+        texts.append(sql[begin:])
+    for text in texts:
+        words = text.split(None, 1)
+        if len(words) == 2:
+            yield PathText(_replace_variables(words[1].strip(" ;'\"")), TextUse.PATH)
 
 
 def _begins_statement(tokens: Sequence[Token], index: int) -> bool:

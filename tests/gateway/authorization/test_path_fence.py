@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.authorization.path_fence import UNKNOWN, PathFence
+from gateway.authorization.path_fence import MAX_PATH_CHARACTERS, UNKNOWN, Expansions, PathFence
 from tests.gateway.thread_time import least_thread_seconds
 
 SESSION = "b45c25f6-ae64-4be0-bdd2-a6e50d1d191d"
@@ -164,3 +164,31 @@ def test_long_patterns_take_linear_time(path):
 
     small_seconds = max(least_thread_seconds(lambda: check(path[: len(path) // 8]), 5), 0.001)
     assert least_thread_seconds(lambda: check(path), 5) < 24 * small_seconds
+
+
+def test_long_path_is_refused_and_a_long_value_is_not() -> None:
+    long = "/data/" + "a" * MAX_PATH_CHARACTERS
+    assert FENCE.refuses(long)
+    assert FENCE.refuses_real(long)
+    assert not FENCE.refuses(long, is_value=True)
+    assert FENCE.refuses("/srv/lodge/tmp/" + "./" * MAX_PATH_CHARACTERS, is_value=True)
+
+
+def test_alternatives_of_all_texts_of_a_request_have_one_limit() -> None:
+    expansions = Expansions()
+    text = "/data/{a,b}{a,b}{a,b}{a,b}"
+    results = [FENCE.refuses(text, expansions=expansions) for _ in range(100)]
+    assert results[:10] == [False] * 10
+    assert results[-10:] == [True] * 10
+    assert not FENCE.refuses(text)
+
+
+@pytest.mark.parametrize("text", ["{a}" * 900, "{a,b}" * 8 + "/a" * 900, "{" * 900, "{" * 500 + "}" * 500, "*a" * 900])
+def test_short_texts_are_compared_at_once(text: str) -> None:
+    """Such texts are compared on the event loop."""
+    assert least_thread_seconds(lambda: FENCE.refuses("/data/" + text), 5) < least_thread_seconds(_scan_text, 5)
+
+
+def _scan_text() -> None:
+    """Do what takes a few milliseconds on any machine."""
+    sum(position % 7 for position in range(200_000))

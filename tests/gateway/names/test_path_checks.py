@@ -202,9 +202,9 @@ async def test_deep_plan_may_hide_no_compressed_plan_and_no_strange_bytes(checks
 
 
 @pytest.mark.asyncio
-async def test_long_path_is_checked_in_a_thread(checks):
-    assert not await is_refused(checks, scan("/x" + "/a" * 500_000))
-    assert await is_refused(checks, scan("/" + "/" * 1_000_000))
+async def test_path_above_the_limit_is_refused(checks):
+    assert not await is_refused(checks, scan("/x" + "/a" * 1000))
+    assert await is_refused(checks, scan("/x" + "/a" * 500_000))
 
 
 @pytest.mark.asyncio

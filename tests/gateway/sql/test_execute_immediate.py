@@ -1,5 +1,7 @@
 """The inner texts of ``EXECUTE IMMEDIATE``."""
 
+from collections.abc import Callable
+
 import pytest
 
 from gateway.sql.execute_immediate import find_execute_immediate
@@ -39,3 +41,11 @@ def describe(sql):
 )
 def test_text_of_literals_and_parameters_is_known(sql, expected):
     assert describe(sql) == expected
+
+
+@pytest.mark.parametrize(
+    "piece", ["execute immediate 'a' ", "execute immediate (", "execute immediate a using 'b' c, "]
+)
+def test_time_is_linear(piece: str, assert_linear_time: Callable[..., None]) -> None:
+    small, large = (piece * (size // len(piece)) for size in (5_000, 40_000))
+    assert_linear_time(describe, small, large)

@@ -156,6 +156,16 @@ def test_known_value_of_a_path_option_is_a_path():
         assert UNKNOWN not in paths(sql), sql
 
 
+def test_paths_of_later_statements_are_found():
+    sql = "begin set a = /one; add jar /two/with blank; set b = /three; add file /four;five; end"
+    found = {each.text: each.use for each in find_path_texts(sql)}
+    assert found["/one"] is TextUse.VALUE
+    assert {"/two/with blank", "/four", "/four;five; end"} <= {
+        text for text, use in found.items() if use is TextUse.PATH
+    }
+    assert "/three" in found
+
+
 def test_names_have_qualifiers():
     (found,) = find_name_paths("dfs.tmp.`a/b`")
     assert (found.text, found.qualifier) == ("a/b", ("dfs", "tmp"))
@@ -168,7 +178,11 @@ def test_ordinary_statements_are_not_tokenized():
 
 
 @pytest.mark.parametrize(
-    "text", ["parquet.`", ".`a", "'/x' ", "set ", "immediate 'x' || ", "${", "options (", "with ("]
+    "text",
+    [
+        *("parquet.`", ".`a", "'/x' ", "set ", "immediate 'x' || ", "${", "options (", "with ("),
+        *("; add jar /a", "; set a = /b", "; add jar '/a"),
+    ],
 )
 def test_long_texts_take_linear_time(text, assert_linear_time):
     small, large = ("location " + text * count for count in (500, 4000))

@@ -14,7 +14,8 @@ Guarantees:
 3. After a failed renewal, the lease is either unchanged or renewed.
 4. After a failed stop, the lease is either unchanged or stopped.
 5. A renewal of an existing lease allocates no space.
-6. :meth:`FileLeases.check_writable` fails if a renewal, or a new record of usual size, cannot be written.
+6. :meth:`FileLeases.check_writable` fails if a new record of usual size cannot be written. It leaves no file, because
+   a root with files for leases never becomes part of another home (:mod:`workspace.files.roots`).
 
 Not guaranteed: File systems that copy on write may need space for guarantee 5.
 """
@@ -39,7 +40,6 @@ from workspace.leases import STOPPED, LeaseStoppedError, RenewalMark
 from workspace.record_store import RecordsUnavailableError
 
 _STOPPED_PREFIX = "stopped_"
-_CHECK_NAME = "check_"
 _CHECK_BYTES = 16 * 1024
 """The size of a record with many tables."""
 
@@ -58,13 +58,12 @@ class FileLeases:
     def renew(self, replica: ReplicaId) -> None:
         """Create the lease of a replica or, if it exists, change its renewal mark."""
         check_replica_id(replica)
-        with self._convert_errors():
+        with self._convert_errors(), open_directory(self._layout.leases) as leases:
             mark = secrets.token_hex(16)
-            with open_directory(self._layout.leases) as leases:
-                if not overwrite_private_file(replica, mark.encode("ascii"), leases):
-                    self._write(replica, mark)
-                # Checked after the change: a renewal that succeeds was complete before the lease was stopped.
-                is_stopped = file_exists(_STOPPED_PREFIX + replica, leases)
+            if not overwrite_private_file(replica, mark.encode("ascii"), leases):
+                self._write(replica, mark)
+            # Checked after the change: a renewal that succeeds was complete before the lease was stopped.
+            is_stopped = file_exists(_STOPPED_PREFIX + replica, leases)
         if is_stopped:
             raise LeaseStoppedError(replica)
 
@@ -95,18 +94,11 @@ class FileLeases:
             self._layout.leases.lstat()
 
     def check_writable(self) -> None:
-        """Write as a renewal and as a new record do."""
-        with self._convert_errors():
-            mark = secrets.token_hex(16)
-            with open_directory(self._layout.leases) as leases:
-                if not overwrite_private_file(_CHECK_NAME, mark.encode("ascii"), leases):
-                    self._write(_CHECK_NAME, mark)
-            name = secrets.token_hex(16)
-            with open_directory(self._layout.staging) as staging:
-                try:
-                    write_private_file(name, b"\0" * _CHECK_BYTES, staging)
-                finally:
-                    remove_file(name, staging)
+        """Write a file as a new record does, and remove it."""
+        name = secrets.token_hex(16)
+        with self._convert_errors(), open_directory(self._layout.staging) as staging:
+            write_private_file(name, b"\0" * _CHECK_BYTES, staging)
+            remove_file(name, staging)
 
     def _write(self, name: str, content: str) -> None:
         """Create or replace a file with a single rename."""

@@ -60,6 +60,11 @@ def test_guarantee_2_list_ignores_other_files(root: Path) -> None:
     assert leases.list().keys() == {A}
 
 
+def test_guarantee_6_check_leaves_no_file(root: Path) -> None:
+    FileLeases(root).check_writable()
+    assert list((root / ".lodge").glob("*/*")) == []
+
+
 @pytest.mark.needs_root
 def test_guarantees_5_and_6_full_disk_lets_gateways_renew_and_is_noticed(
     tmp_path: Path, in_processes: InProcesses

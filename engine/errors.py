@@ -14,6 +14,7 @@
         ├── PathNotFoundError    LODGE_FILE_NOT_FOUND
         ├── NoFilesError         LODGE_NO_FILES
         ├── PathRefusedError     LODGE_PATH_REFUSED
+        ├── PatternError         LODGE_PATTERN_TOO_COMPLEX
         ├── NoReaderError        LODGE_NO_READER
         ├── PartitionError       LODGE_PARTITION_NAMES
         ├── FileChangedError     LODGE_FILE_CHANGED

@@ -73,8 +73,8 @@ class PathPattern:
         states = self._with_skipped({0})
         for name in PurePosixPath(path).parts:
             reached = set()
-            for state in states:
-                part = self._parts[state] if state < end else _NOTHING
+            for state in states - {end}:
+                part = self._parts[state]
                 if part is None:
                     reached.add(state)
                 elif part.matches(name, self._take):
@@ -143,9 +143,6 @@ class _NamePattern:
                 return False
         take_steps(len(text))
         return True
-
-
-_NOTHING = _NamePattern("")
 
 
 def _character(text: str, position: int) -> tuple[_Character, int]:

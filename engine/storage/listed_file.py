@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from engine.errors import UnreadableFileError
+from engine.path_patterns import PathPattern
 from engine.scan_source import ScanSource
 
 MAX_FILES: Final = 500_000
@@ -31,6 +32,16 @@ def with_progress(items: Iterable[_Item], on_progress: OnProgress) -> Iterator[_
         if number % PROGRESS_ENTRIES == 0:
             on_progress()
         yield item
+
+
+def select_files(source: ScanSource, files: Iterable["ListedFile"], on_progress: OnProgress) -> list["ListedFile"]:
+    """Return the files that the path of a scan matches as a pattern.
+
+    Raises:
+        PatternError: If the comparison takes too many steps.
+    """
+    pattern = PathPattern(source.workspace, source.path)
+    return [file for file in with_progress(files, on_progress) if pattern.matches(file.path)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +75,9 @@ def require_few_files(source: ScanSource, count: int, max_files: int = MAX_FILES
 
 
 def require_few_entries(source: ScanSource, count: int, max_files: int = MAX_FILES) -> None:
-    """Check the number of entries that a listing reads, whatever their names: at most two for each possible file.
+    """Check the number of entries that a listing reads, which also counts entries that scans ignore.
+
+    At most two are allowed for each possible file.
 
     Raises:
         UnreadableFileError: If there are too many entries.

@@ -43,7 +43,7 @@ from typing import BinaryIO, cast
 
 from engine.context import ErrorContext
 from engine.errors import FileChangedError, PathNotFoundError, PathRefusedError, UnreadableFileError
-from engine.path_patterns import PathPattern, fixed_directory, is_pattern
+from engine.path_patterns import fixed_directory, is_pattern
 from engine.scan_source import ScanSource
 from engine.storage.listed_file import (
     MAX_FILES,
@@ -52,6 +52,7 @@ from engine.storage.listed_file import (
     ignore_progress,
     require_few_entries,
     require_few_files,
+    select_files,
     with_progress,
 )
 
@@ -87,8 +88,7 @@ def list_files(
         if not is_pattern(source.path):
             raise
         below = _Walk(source, max_files, on_progress).files_below(fixed_directory(source.path))
-        pattern = PathPattern(source.workspace, source.path)
-        found = [file for file in with_progress(below, on_progress) if pattern.matches(file.path)]
+        found = select_files(source, below, on_progress)
         if not found:
             raise
         return found

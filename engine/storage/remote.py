@@ -49,7 +49,7 @@ from engine.errors import (
     ScanOptionError,
     UnreadableFileError,
 )
-from engine.path_patterns import PathPattern, fixed_directory, is_pattern
+from engine.path_patterns import fixed_directory, is_pattern
 from engine.scan_source import ScanSource
 from engine.storage.listed_file import (
     MAX_FILES,
@@ -57,7 +57,7 @@ from engine.storage.listed_file import (
     OnProgress,
     ignore_progress,
     require_few_files,
-    with_progress,
+    select_files,
 )
 from engine.storage.open_ahead import SMALL_BYTES
 from engine.storage.remote_walk import RemoteWalk
@@ -129,8 +129,7 @@ def list_files(source: ScanSource, on_progress: OnProgress = ignore_progress) ->
     if is_pattern(source.path):
         with suppress(PathNotFoundError):
             below = store.files_below(fixed_directory(source.path), on_progress)
-            pattern = PathPattern(source.workspace, source.path)
-            if found := [file for file in with_progress(below, on_progress) if pattern.matches(file.path)]:
+            if found := select_files(source, below, on_progress):
                 return found
     store.require_bucket(str(path))
     raise PathNotFoundError(source.workspace, str(path))

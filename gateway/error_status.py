@@ -29,7 +29,7 @@ Source: [spark-connect-server ErrorUtils], [spark-connect-client], and ``GrpcExc
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import grpc
@@ -146,7 +146,11 @@ def forwardable_status(code: grpc.StatusCode, details: str, trailing: Metadata) 
     harmless = details if is_of_spark else break_client_conditions(details)
     if harmless == details:
         return Status(code, details, trailing)
-    return Status(code, harmless, tuple((key, _with_message(key, value, harmless)) for key, value in trailing))
+
+    def replace_message(status: status_pb2.Status) -> None:  # it must equal the text of the gRPC status
+        status.message = harmless
+
+    return Status(code, harmless, _with_changed_status(trailing, replace_message))
 
 
 def forwardable(metadata: Metadata) -> Metadata:
@@ -166,16 +170,16 @@ def forwardable(metadata: Metadata) -> Metadata:
 def without_error_id(trailing: Metadata) -> Metadata:
     """Return the metadata of a status without an ``errorId``, so that the client does not request more details."""
     info = error_info(trailing)
-    status = next((value for key, value in trailing if key == STATUS_DETAILS_KEY and isinstance(value, bytes)), None)
-    if info is None or status is None:
+    if info is None:
         return trailing
     info.metadata.pop("errorId", None)
-    whole = status_pb2.Status.FromString(status)
-    for detail in whole.details:
-        if detail.Is(info.DESCRIPTOR):
-            detail.Pack(info)
-    others = tuple((key, value) for key, value in trailing if key != STATUS_DETAILS_KEY)
-    return (*others, (STATUS_DETAILS_KEY, whole.SerializeToString()))
+
+    def replace_info(status: status_pb2.Status) -> None:
+        for detail in status.details:
+            if detail.Is(info.DESCRIPTOR):
+                detail.Pack(info)
+
+    return _with_changed_status(trailing, replace_info)
 
 
 def has_details(metadata: Metadata) -> bool:
@@ -214,15 +218,19 @@ def _status(error: GatewayError, spark_class: str, characters: int) -> Status:
     return Status(error.code, text, ((STATUS_DETAILS_KEY, status.SerializeToString()),))
 
 
-def _with_message(key: str, value: str | bytes, text: str) -> str | bytes:
-    """Return a value of metadata. The text in the details of a status must equal the text of the status."""
-    if key != STATUS_DETAILS_KEY or not isinstance(value, bytes):
+def _with_changed_status(trailing: Metadata, change: Callable[[status_pb2.Status], None]) -> Metadata:
+    """Return the metadata of a status with a change to the details. Unreadable details stay as they are."""
+    return tuple((key, _changed(value, change) if key == STATUS_DETAILS_KEY else value) for key, value in trailing)
+
+
+def _changed(value: str | bytes, change: Callable[[status_pb2.Status], None]) -> str | bytes:
+    if not isinstance(value, bytes):
         return value
     try:
         status = status_pb2.Status.FromString(value)
     except DecodeError:
         return value
-    status.message = text
+    change(status)
     encoded: bytes = status.SerializeToString()
     return encoded
 

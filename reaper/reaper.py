@@ -176,9 +176,7 @@ class Reaper:
             snapshot = self.snapshot_reader.read()
             can_write = self._can_write()
             if not can_write:
-                ended = forget_silence(self._history)
-                self._forget_observations()
-                self._history = ended
+                self._restart(forget_silence(self._history))
             self._history = extend_history(self._history, snapshot)
             decisions = decide(self._history, snapshot, self._grace_period_seconds)
             decisions = self._select_due(decisions if can_write else only_ended(decisions), snapshot)
@@ -226,12 +224,13 @@ class Reaper:
         self.holds.end(WRITES)
         return True
 
-    def _forget_observations(self) -> None:
-        self._history, self._mass_expiry = History(), MassExpiry()
+    def _restart(self, history: History) -> None:
+        """Start all observations again, except those in the given history."""
+        self._history, self._mass_expiry = history, MassExpiry()
         self.snapshot_reader.reset_lease_history()
 
     def _hold(self, error: RecordsUnavailableError | OSError) -> None:
-        self._forget_observations()
+        self._restart(History())
         self.last_pass = None
         for queue in (self.ends, self.purges):
             queue.retain(frozenset())

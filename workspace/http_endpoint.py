@@ -4,9 +4,9 @@ The thread also responds while the rest of the process is stuck, so that ``/heal
 
 Guarantees:
 
-1. A connection is closed ``_REQUEST_SECONDS`` after it was accepted, whatever its client sends or reads.
-2. At most ``_MAX_CONNECTIONS`` connections are served. A further one is served too, and the oldest that has not sent a
-   complete request is closed. Therefore clients that send nothing cannot keep others out.
+1. A connection is closed at most ``_REQUEST_SECONDS`` after it was accepted, even if its client still sends or reads.
+2. At most ``_MAX_CONNECTIONS`` connections are open. If there is a further one, the oldest that has not sent a complete
+   request is closed. Therefore clients that send nothing cannot keep others out.
 3. Metrics are collected for one request at a time. Probes do not wait for them.
 
 Source: [http-1.1] for the form of a request and of an answer. Each connection serves one request.
@@ -93,7 +93,7 @@ class _HttpAnswer:
     body: bytes
     content_type: str = _PLAIN
 
-    def encode(self, *, with_body: bool) -> bytes:
+    def encode(self, *, with_body: bool = True) -> bytes:
         head = (
             f"HTTP/1.1 {self.status.value} {self.status.phrase}",
             f"Content-Type: {self.content_type}",
@@ -146,8 +146,7 @@ class _Server:
     async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
-                answer = await self._answer(reader)
-                writer.write(answer)
+                writer.write(await self._answer(reader))
                 await writer.drain()
                 writer.close()
                 await writer.wait_closed()
@@ -162,12 +161,12 @@ class _Server:
             line, *headers = request.decode("latin-1").rstrip().split("\r\n")
             method, target, version = line.split(" ")
         except (ValueError, asyncio.LimitOverrunError):
-            return _BAD_REQUEST.encode(with_body=True)
+            return _BAD_REQUEST.encode()
         self._reading.pop(asyncio.current_task(), None)
         if not version.startswith("HTTP/1."):
-            return _BAD_REQUEST.encode(with_body=True)
+            return _BAD_REQUEST.encode()
         if method not in ("GET", "HEAD"):
-            return _NOT_ALLOWED.encode(with_body=True)
+            return _NOT_ALLOWED.encode()
         answer = await self._answer_path(target.partition("?")[0], headers)
         return answer.encode(with_body=method == "GET")
 

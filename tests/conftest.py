@@ -19,7 +19,7 @@ from pyspark.sql.connect.session import SparkSession
 
 from lodge.embedded_spark import link_spark
 from tests.cluster.processes import DIES_WITH_PARENT, children_of
-from tests.gateway_forks import ForkedGateway
+from tests.lodge_forks import ForkedLodge
 from tests.spark_home import class_archive, shared_home
 
 pytest_plugins = [
@@ -263,7 +263,7 @@ def spark_address(server: "subprocess.Popen[bytes]", log: Path) -> str:
     pytest.fail(f"Spark did not start in {START_SECONDS} s; its log ends:\n{log.read_text()[-4000:]}")
 
 
-def end(process: "subprocess.Popen[bytes] | ForkedGateway") -> None:
+def end(process: "subprocess.Popen[bytes] | ForkedLodge") -> None:
     if process.poll() is None:
         process.terminate()
     try:
@@ -289,7 +289,7 @@ class LodgeProcess:
     root: Path
     files: Path
     log_file: Path
-    process: "subprocess.Popen[bytes] | ForkedGateway" = field(repr=False)
+    process: "subprocess.Popen[bytes] | ForkedLodge" = field(repr=False)
 
     @property
     def target(self) -> str:
@@ -357,13 +357,13 @@ def starting_gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
             arguments += ["--workspace", f"dfs={files.as_uri()}", "--workspace", f"dfs.tmp={root.as_uri()}"]
         arguments += options
         output, log = directory / "lodge.out", directory / "lodge.log"
-        process: subprocess.Popen[bytes] | ForkedGateway
+        process: subprocess.Popen[bytes] | ForkedLodge
         if program:
             command = [*DIES_WITH_PARENT, sys.executable, *program, *arguments]
             with output.open("wb") as lines, log.open("wb") as errors:
                 process = subprocess.Popen(command, stdout=lines, stderr=errors, cwd=directory)
         else:
-            process = ForkedGateway(arguments, directory, output, log)
+            process = ForkedLodge(arguments, directory, output, log)
         lodge = LodgeProcess(_address(process, output, log), root, files, log, process)
         started.append(lodge)
         return lodge
@@ -378,7 +378,7 @@ def starting_gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
             lodge.stop()
 
 
-def _address(process: "subprocess.Popen[bytes] | ForkedGateway", output: Path, log: Path) -> str:
+def _address(process: "subprocess.Popen[bytes] | ForkedLodge", output: Path, log: Path) -> str:
     """Wait until a gateway is ready, and return its address."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:

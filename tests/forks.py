@@ -1,10 +1,19 @@
 """Forks of the test process."""
 
+import ctypes
 import gc
 import multiprocessing
+import signal
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from typing import Any
+
+_SET_PARENT_DEATH_SIGNAL = 1
+
+
+def die_with_parent() -> None:
+    """Let the kernel kill this process when its parent ends."""
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def create_fork(target: Callable[..., Any], *args: Any) -> BaseProcess:

@@ -1,11 +1,10 @@
-"""Starts `lodge serve` as a fork of a process that has imported it.
+"""Starts `lodge` as a fork of a process that has imported it.
 
 Imports take three quarters of the processor time of a start, and the tests start hundreds of gateways. A fork runs the
 same code with the same arguments, environment and directory as the command. Tests of the start itself, of the chart and
 of chaos run the command.
 """
 
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -16,12 +15,13 @@ from functools import cache
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
+from tests.forks import die_with_parent
+
 _PRELOADED = "tests.imported_gateway"
-_SET_PARENT_DEATH_SIGNAL = 1
 
 
-class ForkedGateway:
-    """A running gateway, with the interface of `subprocess.Popen`.
+class ForkedLodge:
+    """A running `lodge`, with the interface of `subprocess.Popen`.
 
     Args:
         arguments: The arguments of `lodge`.
@@ -75,8 +75,8 @@ def _context() -> ForkServerContext:
 
 
 def _run(arguments: Sequence[str], environment: Mapping[str, str], directory: Path, output: Path, errors: Path) -> None:
-    """Become a gateway. It dies with the process that forks, which dies with the test run."""
-    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    """Become `lodge`. It dies with the process that forks, which dies with the test run."""
+    die_with_parent()
     for number, path in ((1, output), (2, errors)):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(file, number)

@@ -46,4 +46,5 @@ def fill_disk(path: Path) -> Path:
 
 
 def run(*command: str | Path) -> None:
+    """Run a command, which must succeed."""
     subprocess.run(command, check=True, capture_output=True)

@@ -4,11 +4,9 @@ An attack repeats itself until this process is killed. Errors are expected. The 
 first step.
 """
 
-import ctypes
 import itertools
 import os
 import random
-import signal
 import socket
 import struct
 import sys
@@ -22,6 +20,7 @@ import grpc
 import zstandard
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
+from tests.forks import die_with_parent
 from tests.hostile import http2
 from tests.hostile.http2 import RawConnection
 
@@ -29,7 +28,6 @@ SERVICE = "/spark.connect.SparkConnectService/"
 METHODS = [method.name for method in base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods]
 _MIB = 1024 * 1024
 _PAUSE_SECONDS = 0.2
-_SET_PARENT_DEATH_SIGNAL = 1
 _RANDOM = random.Random(13)  # noqa: S311 - it only has to be repeatable
 
 
@@ -389,7 +387,7 @@ def _varint(number: int) -> Iterator[int]:
 
 def _repeat(name: str, attacker: Attacker) -> NoReturn:
     """Attack until the parent of this process ends."""
-    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    die_with_parent()
     has_begun = False
     while True:
         with suppress(OSError, grpc.RpcError):

@@ -14,12 +14,12 @@ from unittest import mock
 import pytest
 
 from tests.cluster.processes import DIES_WITH_PARENT
-from tests.gateway_forks import ForkedGateway
+from tests.lodge_forks import ForkedLodge
 
 DEADLINE_SECONDS = 120
 
 
-class StartedLodge(ForkedGateway):
+class StartedLodge(ForkedLodge):
     """A running ``lodge``.
 
     Attributes:
@@ -44,7 +44,7 @@ class Lodge:
         """Run a fork until it ends."""
         output, errors = self._new_file("out"), self._new_file("err")
         with self._settings(variables):
-            process = ForkedGateway(arguments, self.directory, output, errors)
+            process = ForkedLodge(arguments, self.directory, output, errors)
         try:
             status = process.wait(DEADLINE_SECONDS)
         finally:

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ from weakref import WeakSet
 import pytest
 
 from tests.fixture_types import InProcesses
-from tests.own_mounts import with_own_mounts
+from tests.own_mounts import run, with_own_mounts
 from workspace.files.removal import FILES_BETWEEN_CHECKS, MAX_DEPTH, THREADS
 from workspace.files.session_locations import FileSessionLocations
 from workspace.identifiers import SessionUuid, TableUuid
@@ -51,10 +50,6 @@ def purge_all(locations: FileSessionLocations) -> None:
 
 def count(locations: FileSessionLocations) -> int:
     return sum(len(files) for entry in locations.trash() for _, _, files in os.walk(entry))
-
-
-def run(*command: str | Path) -> None:
-    subprocess.run(command, check=True, capture_output=True)
 
 
 def as_nobody(task: Callable[[], Any]) -> Any:

@@ -1,9 +1,7 @@
 """Roots are distinguished from anything else in their place (workspace.files.roots, guarantees 3 and 5)."""
 
-import ctypes
 import itertools
 import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.fixture_types import InProcesses, KilledAt
+from tests.own_mounts import run, with_own_mounts
 from tests.records import a_record
 from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from workspace.files.roots import home_of
@@ -21,7 +20,6 @@ from workspace.identifiers import SessionUuid, TableUuid
 from workspace.root_identities import RootUnavailableError
 from workspace.session_end import end_session
 
-_CLONE_NEWNS = 0x20000
 SESSION = SessionUuid("00000000-0000-4000-8000-000000000001")
 TABLE = TableUuid("00000000-0000-4000-8000-000000000002")
 
@@ -190,15 +188,6 @@ def test_start_killed_at_any_step_can_be_repeated(tmp_path: Path, killed_at: Kil
     assert step > 8
 
 
-def in_own_mounts(task: Callable[[], Any]) -> Any:
-    """Run a task with its own mounts, which end with its process; must be called in a separate process."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(_CLONE_NEWNS):
-        raise OSError(ctypes.get_errno(), "unshare")
-    subprocess.run(["mount", "--make-rprivate", "/"], check=True)  # noqa: S607
-    return task()
-
-
 @as_root
 @pytest.mark.parametrize("kind", ["empty", "another root", "unmounted"])
 def test_guarantee_3_file_system_mounted_over_the_root_is_an_error(
@@ -207,20 +196,17 @@ def test_guarantee_3_file_system_mounted_over_the_root_is_an_error(
     root.mkdir()
     records = FileSessionRecords(opened(root.with_name("elsewhere")).home)
 
-    def mount(*arguments: str | Path) -> None:
-        subprocess.run(["mount", *arguments], check=True)  # noqa: S607
-
     def remounted() -> str:
         if kind == "unmounted":
-            mount("-t", "tmpfs", "tmpfs", root)
+            run("mount", "-t", "tmpfs", "tmpfs", root)
         root_ids = InMemoryRootIds()
         locations = opened(root, root_ids)
         (locations.create(SESSION) / TABLE).mkdir()
         stored = records.create(a_record(session_uuid=SESSION))
         if kind == "unmounted":
-            subprocess.run(["umount", root], check=True)  # noqa: S607
+            run("umount", root)
         else:
-            mount("-t", "tmpfs", "tmpfs", root)
+            run("mount", "-t", "tmpfs", "tmpfs", root)
         if kind == "another root":
             opened(root).create(SESSION)
             (root / SESSION / TABLE).mkdir()
@@ -232,9 +218,9 @@ def test_guarantee_3_file_system_mounted_over_the_root_is_an_error(
         if kind == "another root":
             assert (root / SESSION / TABLE).is_dir()
         if kind != "unmounted":
-            subprocess.run(["umount", root], check=True)  # noqa: S607
+            run("umount", root)
             assert locations.list() == {SESSION}
             assert (root / SESSION / TABLE).is_dir()
         return "ok"
 
-    assert in_processes([lambda: in_own_mounts(remounted)]) == ["ok"]
+    assert in_processes([lambda: with_own_mounts(remounted)]) == ["ok"]

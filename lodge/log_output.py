@@ -1,4 +1,4 @@
-"""Writes the log of the process from a thread, so that a slow reader of the log delays nothing else.
+"""Writes the log of the process from a thread, so that a reader of the log that stalls stops nothing else.
 
 Guarantees:
 

@@ -9,7 +9,7 @@ Guarantees:
 2. If the name of a field shows that its value is a secret, the value is replaced by ``***``. This applies to nested
    fields at any depth and to pairs of gRPC metadata. In strings and tracebacks, credentials in a recognizable form are
    also replaced by ``***``.
-3. The event loop never waits for the reader of stderr (:mod:`lodge.log_output`).
+3. The event loop does not wait for a reader of stderr that stalls (:mod:`lodge.log_output`).
 4. A text has at most ``_MAX_CHARACTERS``, and a list at most ``_MAX_ITEMS``. What is left out is counted. The same
    event of the same principal is logged a limited number of times (:mod:`lodge.event_limits`).
 

@@ -48,7 +48,7 @@ def _matches(texts: Sequence[str], name: str) -> bool:
     """Return whether a name consists of the texts, in this order, with any characters between them.
 
     The first text begins the name, and the last one ends it. Each other one is taken at its first place, because a star
-    matches whatever comes after it.
+    matches everything up to the next text.
     """
     first, *others = texts
     if not others:

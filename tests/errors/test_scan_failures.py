@@ -75,7 +75,7 @@ def test_report_survives_long_tracebacks(spark, simplified):
     try:
         for statement in ("select * from dfs.`value.csv` " + SCHEMA, f"select * from dfs.`{NAME}.jsonl`"):
             with pytest.raises(
-                AnalysisException, match=r"^\[LODGE_\w+\] '[\w.]+' in workspace 'dfs', line \d"
+                AnalysisException, match=r"^\[LODGE_\w+\] '[\w. ]+' in workspace 'dfs', line \d"
             ) as raised:
                 spark.sql(statement).collect()
             assert "Traceback" not in str(raised.value)

@@ -42,7 +42,7 @@ from pyspark.sql.types import StructType
 from gateway.backend_rows import BackendRowsError, decode_rows, is_boolean
 from gateway.backends import SERVICE, Backend
 from gateway.error_status import Metadata, condition_of
-from gateway.errors import BackendError, GatewayError, SparkError
+from gateway.errors import OPERATION_NOT_FOUND, BackendError, GatewayError, SparkError
 from gateway.session_settings import SETTING_DEFAULTS, SessionSettings
 from gateway.sql.name_syntax import quote_name
 
@@ -63,7 +63,6 @@ _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 2.0
 _REPEAT_PAUSE_SECONDS = 0.2
 _IN_FLIGHT_SECONDS = 2.0
-_UNKNOWN_OPERATION = "INVALID_HANDLE.OPERATION_NOT_FOUND"
 _KNOWN_OPERATION = "INVALID_HANDLE.OPERATION_ALREADY_EXISTS"
 _KNOWN_ARTIFACT = "ARTIFACT_ALREADY_EXISTS"
 _ARTIFACT_CHUNK_BYTES = 32 * 1024
@@ -459,7 +458,7 @@ class BackendSession:
             async for _ in self._stream("ReattachExecute", reattach):
                 break
         except BackendError as error:
-            return condition_of(error.error) == _UNKNOWN_OPERATION
+            return condition_of(error.error) == OPERATION_NOT_FOUND
         return False
 
     async def _interrupt(self, operation_id: str) -> None:
@@ -563,7 +562,7 @@ class _Following:
             condition: The condition of the answer.
             server_side_session_id: The session to which the plan belongs. Empty if it is not known.
         """
-        if self.plan is not None and self.reset is not None and condition == _UNKNOWN_OPERATION:
+        if self.plan is not None and self.reset is not None and condition == OPERATION_NOT_FOUND:
             self.plan.client_observed_server_side_session_id = server_side_session_id
             self.method, self.request = "ExecutePlan", self.plan
         else:
@@ -572,7 +571,7 @@ class _Following:
     def may_continue(self, error: BackendError) -> bool:
         """Return whether another call can continue the operation after an error."""
         in_doubt = self.plan is not None and self.reset is not None
-        return _is_reset(error) or (in_doubt and condition_of(error.error) in (_UNKNOWN_OPERATION, _KNOWN_OPERATION))
+        return _is_reset(error) or (in_doubt and condition_of(error.error) in (OPERATION_NOT_FOUND, _KNOWN_OPERATION))
 
     def take(self, response: base_pb2.ExecutePlanResponse) -> None:
         """Record a response."""

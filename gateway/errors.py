@@ -30,7 +30,9 @@ SPARK_SQL_EXCEPTION = "org.apache.spark.SparkSQLException"
 
 ACCESS_DENIED = "LODGE_ACCESS_DENIED"
 LIMIT_EXCEEDED = "LODGE_LIMIT_EXCEEDED"
+OPERATION_NOT_FOUND = "INVALID_HANDLE.OPERATION_NOT_FOUND"
 SESSION_CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
+STORAGE_UNAVAILABLE = "LODGE_STORAGE_UNAVAILABLE"
 MAX_USER_ID_BYTES = 1024
 _AUTHENTICATION_RETRY_SECONDS = 2.0
 
@@ -354,7 +356,7 @@ def storage_unavailable(what: str) -> GatewayError:
     The reason is in the log.
     """
     return GatewayError(
-        "LODGE_STORAGE_UNAVAILABLE", "58030", f"The gateway cannot reach the storage of {what} now. Try again later."
+        STORAGE_UNAVAILABLE, "58030", f"The gateway cannot reach the storage of {what} now. Try again later."
     )
 
 
@@ -365,7 +367,7 @@ def storage_failed(error: OSError) -> GatewayError:
     """
     reason = "" if error.errno is None else f": {os.strerror(error.errno)}"
     return GatewayError(
-        "LODGE_STORAGE_UNAVAILABLE",
+        STORAGE_UNAVAILABLE,
         "58030",
         f"The gateway cannot use the storage of session locations now{reason}. Try again later.",
     )

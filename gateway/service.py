@@ -18,8 +18,8 @@ This module converts every error to a gRPC status. It contains one of the top-le
 Source: [architecture "Gateway"], [spark-connect-proto base.proto].
 """
 
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,8 +37,10 @@ from gateway.backend_session import BackendSession, OnProgress
 from gateway.backends import SERVICE, Backend
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.drain import Drain
-from gateway.error_status import Metadata, Status, error_status, session_gone_condition
+from gateway.error_status import Metadata, Status, condition_of, error_status, session_gone_condition
 from gateway.errors import (
+    OPERATION_NOT_FOUND,
+    STORAGE_UNAVAILABLE,
     BackendError,
     GatewayError,
     backend_failed,
@@ -397,12 +399,19 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 return
         call.context.follow_statement()
         operation = self._operations.find(call.key, call.request.operation_id)
+        unread: GatewayError | None = None
         if operation is None and call.session is not None:
-            operation = await self._statements.follow(call.session, message, call.metadata)
+            try:
+                operation = await self._statements.follow(call.session, message, call.metadata)
+            except GatewayError as error:
+                if error.condition != STORAGE_UNAVAILABLE or is_of_discovery(message.last_response_id):
+                    raise
+                unread = error  # without the record, only the backend can know the operation
             if operation is not None:
                 self._audited.finish_with(operation, self._audited.reattach(call.request))
         if operation is None:
-            with self._audited.follow(self._audited.reattach(call.request)) as count:
+            observed = self._audited.reattach(call.request)
+            with _instead_of_unknown_operation(unread), self._audited.follow(observed) as count:
                 request = await self._without_discovery(call, message)
                 await forward_responses(
                     call.backend, request, request.data, call.context, observe=count, drain=self._drain
@@ -507,6 +516,17 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             await self._sessions.discard(session, reason="incomplete")
             raise
         return response
+
+
+@contextmanager
+def _instead_of_unknown_operation(error: GatewayError | None) -> Iterator[None]:
+    """Raise an error in place of the backend's error that it does not know an operation."""
+    try:
+        yield
+    except aio.AioRpcError as failure:
+        if error is not None and condition_of(failure) == OPERATION_NOT_FOUND:
+            raise error from failure
+        raise
 
 
 def _user_agent(context: Context) -> str:

@@ -26,7 +26,7 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.audit import SUCCEEDED, Audit, Caller, Outcome, Statement
 from gateway.error_status import condition_of
-from gateway.errors import LIMIT_EXCEEDED, GatewayError
+from gateway.errors import LIMIT_EXCEEDED, OPERATION_NOT_FOUND, GatewayError
 from gateway.operations import Operation
 from gateway.requests import Request, SessionKey
 from gateway.response_counts import read_counts
@@ -41,7 +41,7 @@ _MAX_WAITING_REQUESTS = 1_000  # of at most 64 KiB each
 _CANCELED = "OPERATION_CANCELED"
 _ALREADY_EXISTS = "INVALID_HANDLE.OPERATION_ALREADY_EXISTS"
 _RETRIED_CODES = frozenset({StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED})
-_KEEPS_OPERATION = ("INVALID_HANDLE.OPERATION_NOT_FOUND", "INVALID_HANDLE.SESSION_NOT_FOUND")
+_KEEPS_OPERATION = (OPERATION_NOT_FOUND, "INVALID_HANDLE.SESSION_NOT_FOUND")
 """Conditions after which a client sends the statement again under the same operation id."""
 
 OperationKey = tuple[SessionKey, str]

@@ -42,7 +42,7 @@ from pyspark.sql.connect.proto import base_pb2
 from gateway.backend_session import ExecutionResult
 from gateway.drain import Drain
 from gateway.error_status import condition_of
-from gateway.errors import BackendError, GatewayError, storage_failed
+from gateway.errors import OPERATION_NOT_FOUND, BackendError, GatewayError, storage_failed
 from gateway.responses import Response, build_row_response
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
@@ -386,7 +386,7 @@ def _completion(
 
 
 def _client_error(error: BaseException, execution: Execution, table: TemporaryTable) -> BaseException:
-    if isinstance(error, BackendError) and condition_of(error.error) == "INVALID_HANDLE.OPERATION_NOT_FOUND":
+    if isinstance(error, BackendError) and condition_of(error.error) == OPERATION_NOT_FOUND:
         return statement_lost()  # with another error, the client would send its statement again
     if isinstance(error, GatewayError) or not isinstance(error, Exception):
         return error

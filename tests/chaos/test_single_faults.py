@@ -1,8 +1,12 @@
 """One fault at a time. All tests use one Lodge, and nothing remains in it after a test."""
 
 import time
+import uuid
 
+import grpc
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.connect.proto import base_pb2
 
 from tests.chaos.clients import rows
 from tests.chaos.connections import connect_to_backend
@@ -60,6 +64,33 @@ def ids_of(session, table):
     return sorted(row.id for row in session.sql(f"select id from {table}").collect())
 
 
+class Query:
+    """A query whose stream of responses can be lost."""
+
+    def __init__(self, session):
+        self._client = session.client
+        options = {"session_id": session.session_id, "user_context": {"user_id": self._client._user_id}}
+        self._execute = base_pb2.ExecutePlanRequest(
+            **options, operation_id=str(uuid.uuid4()), plan=session.range(3)._plan.to_proto(self._client)
+        )
+        self._execute.request_options.add().reattach_options.reattachable = True
+        self._reattach = base_pb2.ReattachExecuteRequest(**options, operation_id=self._execute.operation_id)
+
+    def start(self):
+        """Execute the query, and lose the stream after the first response."""
+        stream = self._client._stub.ExecutePlan(self._execute, metadata=self._client._builder.metadata())
+        next(stream)
+        stream.cancel()
+
+    def reattach(self):
+        """Return whether the stream continues to its end."""
+        try:
+            stream = self._client._stub.ReattachExecute(self._reattach, metadata=self._client._builder.metadata())
+            return list(stream)[-1].HasField("result_complete")
+        except grpc.RpcError as error:
+            self._client._handle_error(error)
+
+
 def has_reaped(site, uuid):
     (reaper,) = site.reapers
     return any("session_reaped" in line and uuid in line for line in reaper.log().splitlines())
@@ -71,7 +102,12 @@ def test_gateways_without_api_server_fence_and_recover_with_all_data(site, open_
     for session in sessions:
         create_table(session, "t", range(5))
     before = site.locations()
+    query, unknown = Query(sessions[0]), Query(sessions[0])
+    query.start()
     with testbed.cluster.api_server.stopped():
+        assert query.reattach()
+        with pytest.raises(PySparkException, match="LODGE_STORAGE_UNAVAILABLE"):
+            unknown.reattach()
         ends = time.monotonic() + 1.3 * TIMES.lost_seconds
         creations = [RunningStatement(session, f"create temporary table u as {rows(range(5))}") for session in sessions]
         while time.monotonic() < ends:

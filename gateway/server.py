@@ -41,7 +41,7 @@ from workspace.schema_segments import SchemaSegments
 from workspace.workspaces import Workspaces
 
 _ADOPTION_SECONDS = 2.0  # for the first adoptions of a replica that lists the leases last
-_CLOSE_SECONDS = 5.0  # for short calls that run when the gateway begins to stop
+_CLOSE_SECONDS = 15.0  # for short calls that run when the gateway begins to stop
 _CLOSE_PAUSE_SECONDS = 0.1
 _CREDENTIALS_SECONDS = 2.0
 _LIST_SECONDS = 2.0  # for the list of leases with which a gateway that stops looks for other replicas

@@ -37,7 +37,7 @@ settings.register_profile("lodge", deadline=None, max_examples=50)  # a deadline
 settings.load_profile("lodge")
 
 REPOSITORY = Path(__file__).parents[1]
-START_SECONDS = 120
+START_SECONDS = 240
 STOP_SECONDS = 30
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"  # tests end before optimised code pays off
 SPARK_ENVIRONMENT = {

@@ -3,12 +3,14 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql.connect.session import SparkSession
 
 from tests.chaos.clients import rows
@@ -18,6 +20,8 @@ _LONGEST_SLEEP_SECONDS = 4.0
 _LONGEST_THINK_SECONDS = 4.0
 _UPLOAD_ROWS = 20_000
 
+_Answer = TypeVar("_Answer")
+
 
 class CheckingClient:
     """A client that compares each result with the expected one.
@@ -25,14 +29,17 @@ class CheckingClient:
     Args:
         session: The session of the client, before its first request.
         name: The name of the client.
+        repeats_canceled: Whether to repeat a request that ends with the gRPC code ``CANCELLED``. A gateway that stops
+            on a busy node can end a new request with it, before the request has any effect.
 
     Attributes:
         pauses: How long the client waited for each request, in seconds, without the time that the query sleeps.
         problem: The violation that the client found; None if there is none.
     """
 
-    def __init__(self, session: SparkSession, name: str) -> None:
+    def __init__(self, session: SparkSession, name: str, *, repeats_canceled: bool = False) -> None:
         self.name = name
+        self._repeats_canceled = repeats_canceled
         self.pauses: list[float] = []
         self.problem: str | None = None
         self._session = session
@@ -93,7 +100,7 @@ class CheckingClient:
         ids = self._new_ids(_UPLOAD_ROWS)
         self._expected = list(ids)
         with self._waiting("an upload"):
-            self._upload(ids)
+            self._request(lambda: self._upload(ids))
         written = self._ask(f"create temporary table {self._table} as select * from uploaded")
         self._check_written(written, len(ids))
 
@@ -136,7 +143,15 @@ class CheckingClient:
     def _ask(self, text: str, sleep_seconds: float = 0.0) -> Sequence[object]:
         self._stop.wait(self._random.uniform(0, _LONGEST_THINK_SECONDS))
         with self._waiting(text, sleep_seconds):
-            return self._session.sql(text).collect()
+            return self._request(lambda: self._session.sql(text).collect())
+
+    def _request(self, send: Callable[[], _Answer]) -> _Answer:
+        while True:
+            try:
+                return send()
+            except SparkConnectGrpcException as error:
+                if not (self._repeats_canceled and "StatusCode.CANCELLED" in str(error)):
+                    raise
 
     @contextmanager
     def _waiting(self, what: str, sleep_seconds: float = 0.0) -> Iterator[None]:

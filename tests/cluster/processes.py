@@ -25,7 +25,7 @@ and exec, because gRPC does not support forks."""
 
 _launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="launcher")
 
-START_SECONDS = 120.0
+START_SECONDS = 240.0
 REQUEST_SECONDS = 0.2
 """How long to wait between two questions that are requests. They cost processor time."""
 

@@ -6,10 +6,9 @@ from types import TracebackType
 from typing import Self
 
 from tests.chaos.checking_clients import CheckingClient
-from tests.cluster.processes import wait_until
-from tests.installation.installation import Installation
+from tests.installation.installation import Installation, wait_until
 
-CLIENTS = 4
+CLIENTS = 3
 _PROGRESS_SECONDS = 180.0
 
 
@@ -22,7 +21,8 @@ class Clients:
 
     def __init__(self, installation: Installation) -> None:
         self._clients = [
-            CheckingClient(installation.connect(f"client-{number}"), f"client-{number}") for number in range(CLIENTS)
+            CheckingClient(installation.connect(name), name, repeats_canceled=True)
+            for name in (f"client-{number}" for number in range(CLIENTS))
         ]
 
     def __enter__(self) -> Self:

@@ -26,7 +26,7 @@ from tests.cluster.builds import (
     find_missing_tool,
 )
 from tests.cluster.cluster import Cluster
-from tests.cluster.machines.machine import import_image
+from tests.cluster.machines.image_store import import_image
 from tests.cluster.machines.machines import install_tools
 from tests.cluster.processes import ClusterError, wait_until
 

@@ -42,6 +42,7 @@ class Cluster:
     Args:
         scheduler: Whether to start a scheduler, which tests of Deployments need. Pods of `Node.pod` need none.
         machines: The number of real nodes. They need root, and a scheduler runs in any case.
+        images: Archives of images that the real nodes have from the start.
         directory: The directory of its files and logs; None for a temporary one. It is removed at the end.
 
     Attributes:
@@ -49,9 +50,17 @@ class Cluster:
         machines: The real nodes.
     """
 
-    def __init__(self, *, scheduler: bool = False, machines: int = 0, directory: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        scheduler: bool = False,
+        machines: int = 0,
+        images: Sequence[Path] = (),
+        directory: Path | None = None,
+    ) -> None:
         self._has_scheduler = scheduler or machines > 0
         self._machine_count = machines
+        self._images = images
         self.machines: Sequence[Machine] = ()
         self._place = directory
         self._processes: list[Process] = []
@@ -62,7 +71,9 @@ class Cluster:
         with ExitStack() as stack:
             self.directory = stack.enter_context(owned_directory(self._place))
             machines = (
-                stack.enter_context(Machines(self._machine_count, self.directory)) if self._machine_count else None
+                stack.enter_context(Machines(self._machine_count, self.directory, self._images))
+                if self._machine_count
+                else None
             )
             self._plane = ControlPlane(self.directory, machines.place if machines else LOOPBACK)
             self._processes = [self._plane.etcd, self._plane.api_server, self._plane.controller_manager]

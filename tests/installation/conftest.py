@@ -1,5 +1,6 @@
 """A cluster with two real nodes that have Lodge's images."""
 
+import shutil
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 
@@ -8,8 +9,11 @@ import pytest
 from images.archives import build_archives
 from tests.cluster.cluster import Cluster
 from tests.helm.audit import AuditLog, audited_programs
+from tests.helm.chart import with_values
 from tests.images.tools import require_image_tools
-from tests.installation.installation import Installation
+from tests.installation.installation import NAME, Installation
+from tests.installation.older_version import OlderVersion, build_older_version
+from tests.installation.own_spark import CLAIM, NODE_LOSS, OWN_SPARK, start_spark
 
 TEST_SECONDS = 900
 """How long a test may take, with an installation and the images that it may need first."""
@@ -23,16 +27,25 @@ def image_archives() -> Mapping[str, Path]:
 
 
 @pytest.fixture(scope="session")
+def older_version(
+    image_archives: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OlderVersion | None]:
+    """The version from which a release is upgraded; None if the clone has no history."""
+    directory = tmp_path_factory.mktemp("older")
+    yield build_older_version(directory)
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
 def audited_cluster(
     machine_programs: None,
     chart_programs: None,
     image_archives: Mapping[str, Path],
+    older_version: OlderVersion | None,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[Cluster, AuditLog]]:
-    with audited_programs(tmp_path_factory.mktemp("audit")) as log, Cluster(machines=2) as cluster:
-        for machine in cluster.machines:
-            for archive in image_archives.values():
-                machine.load_image(archive)
+    images = [*image_archives.values(), *([older_version.archive] if older_version else [])]
+    with audited_programs(tmp_path_factory.mktemp("audit")) as log, Cluster(machines=2, images=images) as cluster:
         yield cluster, log
 
 
@@ -46,10 +59,19 @@ def audit(audited_cluster: tuple[Cluster, AuditLog]) -> AuditLog:
     return audited_cluster[1]
 
 
-@pytest.fixture(scope="module")
-def installation(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """A namespace for the tests of a module. They install the chart themselves."""
+@pytest.fixture(scope="session")
+def installation(
+    real_cluster: Cluster, older_version: OlderVersion | None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    """A release that began as an older version, which knows nothing of bundled Spark. Spark is a pod of its own."""
     installation = Installation(real_cluster, tmp_path_factory.mktemp("helm"))
+    installation.workspace_claim = CLAIM
+    start_spark(installation, node=real_cluster.machines[-1].name)
+    if older_version is not None:
+        values = with_values(OWN_SPARK, older_version.values)
+        installation.helm("install", NAME, older_version.chart, "--wait", values=values)
+        installation.wait_until_ready()
+    installation.upgrade(OWN_SPARK, NODE_LOSS)
     yield installation
     real_cluster.delete_namespace(installation.namespace)
 

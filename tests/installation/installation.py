@@ -4,7 +4,7 @@ import base64
 import os
 import subprocess
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,10 @@ from kubernetes.client import ApiException, CoordinationV1Api, CoreV1Api, Custom
 from pyspark.sql.connect.session import SparkSession
 
 from tests.chaos.connections import SeveralAddresses, create_session
+from tests.cluster import processes
 from tests.cluster.builds import program
 from tests.cluster.cluster import Cluster
 from tests.cluster.machines.machine import Machine
-from tests.cluster.processes import wait_until
 from tests.helm.chart import CHART, Helm, HelmError, Values, with_values
 from tests.helm.releases import RESTRICTED
 
@@ -23,6 +23,7 @@ NAME = "lodge"
 AUDIENCE = "lodge"
 INSTALL_SECONDS = 300
 READY_SECONDS = 240.0
+_POLL_SECONDS = 0.5
 _TOKEN_SECONDS = 3600
 _PATIENCE_SECONDS = 60.0
 _GROUP = ("sparklodge.io", "v1alpha1", "connectsessions")
@@ -34,8 +35,15 @@ IMAGES: Values = {
 }
 """The values that name the images. A user needs no other values."""
 
-OUTSIDE: Values = {"gateway": {"service": {"type": "NodePort"}}}
-"""The values with which clients outside the cluster reach the gateways through the nodes."""
+_ENTRANCE = {
+    "metadata": {"name": "entrance"},
+    "spec": {
+        "type": "NodePort",
+        "selector": {"app.kubernetes.io/instance": NAME, "app.kubernetes.io/component": "gateway"},
+        "ports": [{"port": 15002}],
+    },
+}
+"""By default, the chart has only Services for clients in the cluster."""
 
 
 class Installation:
@@ -44,34 +52,30 @@ class Installation:
     Args:
         cluster: A cluster with real nodes, which have the images.
         directory: A directory for helm's files.
+        namespace: An existing namespace; empty for a new one.
 
     Attributes:
         namespace: The namespace.
         entrance: The Service through which clients outside the cluster connect.
+        workspace_claim: The claim of the volume with the workspace.
     """
 
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
+    def __init__(self, cluster: Cluster, directory: Path, namespace: str = "") -> None:
         self.cluster = cluster
-        self.namespace = cluster.namespace("lodge")
         self.core = CoreV1Api(cluster.client)
+        self.namespace = namespace or cluster.namespace("lodge")
         self.core.patch_namespace(self.namespace, {"metadata": {"labels": RESTRICTED}})
         self.leases = CoordinationV1Api(cluster.client)
-        self.entrance = NAME
+        self.entrance, self.workspace_claim = NAME, f"{NAME}-workspace"
         self._helm = Helm(directory, cluster.kubeconfig)
         self._objects = CustomObjectsApi(cluster.client)
 
-    def install(self, *values: Values) -> str:
-        """Install the chart, and return helm's output when every pod is ready."""
-        return self.helm("install", NAME, CHART, "--wait", values=with_values(IMAGES, *values))
-
     def upgrade(self, *values: Values) -> str:
-        return self.helm("upgrade", NAME, CHART, "--wait", values=with_values(IMAGES, *values))
+        """Install or upgrade the release, and return helm's output when every pod is ready."""
+        return self.helm("upgrade", NAME, CHART, "--install", "--wait", values=with_values(IMAGES, *values))
 
     def rollback(self) -> str:
         return self.helm("rollback", NAME, "--wait")
-
-    def uninstall(self) -> str:
-        return self.helm("uninstall", NAME, "--wait")
 
     def helm(self, *arguments: str | Path, values: Values | None = None) -> str:
         """Run a helm command in the namespace."""
@@ -127,9 +131,14 @@ class Installation:
         spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
         self.core.create_namespaced_persistent_volume_claim(self.namespace, {"metadata": {"name": name}, "spec": spec})
 
+    def open_entrance(self) -> None:
+        """Let clients outside the cluster connect to any gateway through any node."""
+        self.core.create_namespaced_service(self.namespace, _ENTRANCE)
+        self.entrance = "entrance"
+
     def workspace(self) -> Path:
         """Return the directory of the workspace, as the host of the nodes sees it."""
-        return self.volume(f"{NAME}-workspace")
+        return self.volume(self.workspace_claim)
 
     def volume(self, claim: str) -> Path:
         """Return the directory of a claim's volume, as the host of the nodes sees it."""
@@ -193,6 +202,15 @@ class Installation:
             parts.append(f"--- {pod.metadata.name} on {pod.spec.node_name}\n{log}")
         parts.append(self.kubectl("get", "pods,events", "--output", "wide"))
         return "\n".join(parts)
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float) -> None:
+    """Wait until a condition holds. It is checked less often than elsewhere, because pods take seconds to change.
+
+    Raises:
+        ClusterError: The condition did not hold in time.
+    """
+    processes.wait_until(condition, what, seconds, _POLL_SECONDS)
 
 
 def is_ready(pod: V1Pod) -> bool:

@@ -7,14 +7,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from images.archives import build_images
 from images.builder import Builder, Image
 from images.source import REPOSITORY
 from tests.helm.chart import Values
 
-_COMMIT = "12c3d97"
+COMMIT = "12c3d97"
 """The last version without bundled Spark."""
 
 _PACKAGES = ("engine", "gateway", "lodge", "pyspark_lodge", "reaper", "workspace")
@@ -38,8 +36,8 @@ class OlderVersion:
     values: Values
 
 
-def build_older_version(directory: Path) -> OlderVersion:
-    """Build the older version.
+def build_older_version(directory: Path) -> OlderVersion | None:
+    """Build the older version. Return None if the clone does not contain it.
 
     Its image is today's image with the older packages, because the dependencies are the same.
 
@@ -47,7 +45,8 @@ def build_older_version(directory: Path) -> OlderVersion:
         directory: An empty directory.
     """
     source = directory / "source"
-    _extract(source)
+    if not _extract(source):
+        return None
     lines = [f"RUN rm -r {' '.join(f'{_SITE}/{name}' for name in _PACKAGES)}"]
     lines += [f"COPY {name} {_SITE}/{name}" for name in _PACKAGES]
     archive = directory / "lodge-older.tar"
@@ -63,11 +62,12 @@ def build_older_version(directory: Path) -> OlderVersion:
     return OlderVersion(source / "helm" / "lodge", archive, values)
 
 
-def _extract(directory: Path) -> None:
-    """Write the files of the older version into a directory. The test is skipped if the clone has no history."""
-    command = ["git", "-C", str(REPOSITORY), "archive", _COMMIT]
+def _extract(directory: Path) -> bool:
+    """Write the files of the older version into a directory, and return whether the clone contains them."""
+    command = ["git", "-C", str(REPOSITORY), "archive", COMMIT]
     result = subprocess.run(command, capture_output=True, check=False)
     if result.returncode:
-        pytest.skip(f"This clone does not contain the commit {_COMMIT}. Run git fetch --unshallow.")
+        return False
     with tarfile.open(fileobj=io.BytesIO(result.stdout)) as archive:
         archive.extractall(directory, filter="data")
+    return True

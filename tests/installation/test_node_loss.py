@@ -4,8 +4,7 @@ Spark runs on the other node, because a session ends with its Spark server.
 """
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import pytest
 from pyspark.sql.connect.session import SparkSession
@@ -13,50 +12,21 @@ from pyspark.sql.connect.session import SparkSession
 from tests.chaos.checking_clients import CheckingClient
 from tests.cluster.machines.machine import Machine
 from tests.cluster.nodes import is_ready as is_node_ready
-from tests.cluster.processes import wait_until
-from tests.installation.installation import OUTSIDE, Installation
-from tests.installation.spark import QUICK_SPARK
+from tests.installation.installation import Installation, wait_until
 
-ROUNDS = 2
-LEASE_SECONDS = 10
-GRACE_SECONDS = 10
-IDLE_SECONDS = 15
 SECONDS = 120.0
-TIMES = {
-    "config": {
-        "lease_duration": f"{LEASE_SECONDS}s",
-        "grace_period": f"{GRACE_SECONDS}s",
-        "session_idle_timeout": f"{IDLE_SECONDS}s",
-    }
-}
-"""The gateway on the other node adopts the sessions when the lease has ended. It ends a session without
-a client after the idle time."""
-
-LOCAL = {"gateway": {"service": {"externalTrafficPolicy": "Local"}}}
-"""Each node leads clients to its own gateway."""
-
-
-@dataclass(frozen=True, slots=True)
-class Nodes:
-    """The node that is lost in each round, and the one with Spark."""
-
-    lost: Machine
-    other: Machine
 
 
 @pytest.fixture(scope="module")
-def nodes(installation: Installation) -> Nodes:
-    lost, other = installation.cluster.machines
-    placement = {"nodeSelector": {"kubernetes.io/hostname": other.name}}
-    spark = {"config": QUICK_SPARK, "executor": {"instances": 1, **placement}, **placement}
-    installation.install(OUTSIDE, LOCAL, TIMES, {"spark": spark})
-    return Nodes(lost, other)
+def nodes(installation: Installation) -> Sequence[Machine]:
+    """The node that is lost, and the one with Spark."""
+    return installation.cluster.machines
 
 
 @pytest.fixture(scope="module")
-def bystander(installation: Installation, nodes: Nodes) -> Iterator[CheckingClient]:
+def bystander(installation: Installation, nodes: Sequence[Machine]) -> Iterator[CheckingClient]:
     """A client of the gateway on the other node, which works without pause and checks each result."""
-    client = CheckingClient(installation.connect("bystander", machines=[nodes.other]), "bystander")
+    client = CheckingClient(installation.connect("bystander", machines=nodes[1:]), "bystander")
     client.start()
     yield client
     client.ask_to_stop()
@@ -89,36 +59,34 @@ def gateway_leases(installation: Installation) -> int:
     return len(installation.leases.list_namespaced_lease(installation.namespace, label_selector=selector).items)
 
 
-@pytest.mark.parametrize("number", range(ROUNDS))
 def test_sessions_of_a_lost_node_continue_or_are_removed(
-    installation: Installation, nodes: Nodes, bystander: CheckingClient, number: int
+    installation: Installation, nodes: Sequence[Machine], bystander: CheckingClient
 ) -> None:
-    move_leader(installation, nodes.lost)
+    lost, other = nodes
+    move_leader(installation, lost)
     before = session_ids(installation)
-    returning, silent = (create_session(installation, nodes.lost) for _ in range(2))
+    returning, silent = (create_session(installation, lost) for _ in range(2))
     assert session_ids(installation) == before | {returning.session_id, silent.session_id}
     answers = len(bystander.pauses)
     silent.client.close()
 
-    nodes.lost.kill()
+    lost.kill()
     try:
         lost_at = time.monotonic()
-        back = installation.connect(session_id=returning.session_id, machines=[nodes.other])
-        assert back.table("t").collect() == [(nodes.lost.name,)]
+        back = installation.connect(session_id=returning.session_id, machines=[other])
+        assert back.table("t").collect() == [(lost.name,)]
         back_seconds = time.monotonic() - lost_at
         wait_until(lambda: is_removed(installation, silent, back), "the silent session is removed", SECONDS)
         removed_seconds = time.monotonic() - lost_at
-        print(f"round {number}: back after {back_seconds:.1f} s, removed after {removed_seconds:.1f} s")
-        assert back.table("t").collect() == [(nodes.lost.name,)]
+        print(f"back after {back_seconds:.1f} s, removed after {removed_seconds:.1f} s")
+        assert back.table("t").collect() == [(lost.name,)]
         wait_until(lambda: bystander.problem or len(bystander.pauses) > answers, "the bystander works", SECONDS)
         assert bystander.problem is None
 
         back.stop()
     finally:
-        nodes.lost.start()
-    wait_until(
-        lambda: is_node_ready(installation.core.read_node_status(nodes.lost.name)), "the node is ready again", SECONDS
-    )
+        lost.start()
+    wait_until(lambda: is_node_ready(installation.core.read_node_status(lost.name)), "the node is ready again", SECONDS)
     installation.wait_until_ready()
     assert session_ids(installation) == before
     wait_until(lambda: len(installation.session_locations()) == len(before), "no other files remain", SECONDS)

@@ -1,23 +1,10 @@
-"""The tutorial leads from an empty cluster to a temporary table."""
+"""Nothing of the tutorial is left out. The release of `default_values/` is the one that its commands install."""
 
-from pathlib import Path
-
-import pytest
-from kubernetes.client import CoreV1Api
-
-from tests.cluster.cluster import Cluster
 from tests.docs.commands import blocks
-from tests.installation.tutorial import NAMESPACE, PAGE, executed_blocks, provided_blocks, run_tutorial
+from tests.installation.tutorial import PAGE, executed_blocks, provided_blocks
 
 PROVIDED = ("make cluster", "make images", "-m tests.cluster load", "make --silent cluster NODES=2")
-"""The only commands that the test does not run."""
-
-
-@pytest.mark.slow
-def test_commands_of_the_tutorial_run(real_cluster: Cluster, tmp_path: Path) -> None:
-    run_tutorial(real_cluster, tmp_path)
-    names = {each.metadata.name for each in CoreV1Api(real_cluster.client).list_namespace().items}
-    assert NAMESPACE not in names
+"""The only commands that no test runs."""
 
 
 def test_only_the_cluster_and_the_images_are_provided() -> None:

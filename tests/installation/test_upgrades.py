@@ -1,54 +1,24 @@
-"""Clients work without pause while Lodge is upgraded, rolled back, and moved between nodes.
-
-The release begins as an older version, which knows nothing of bundled Spark. Spark is therefore a pod of its own.
-"""
+"""Clients work without pause while Lodge is rolled back, upgraded, and moved between nodes."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.cluster import Cluster
-from tests.helm.chart import with_values
 from tests.installation.clients import Clients
-from tests.installation.installation import NAME, Installation
-from tests.installation.older_version import OlderVersion, build_older_version
-from tests.installation.spark import SPARK_ADDRESS, start_spark
+from tests.installation.installation import Installation
+from tests.installation.older_version import COMMIT, OlderVersion
+from tests.installation.own_spark import OWN_SPARK
 
 SECONDS = 120.0
-CLAIM = "files"
-VALUES = {"backend": {"addresses": [SPARK_ADDRESS]}, "volume": {"existingClaim": CLAIM, "create": False}}
-ENTRANCE = {
-    "metadata": {"name": "entrance"},
-    "spec": {
-        "type": "NodePort",
-        "selector": {"app.kubernetes.io/instance": NAME, "app.kubernetes.io/component": "gateway"},
-        "ports": [{"port": 15002}],
-    },
-}
-"""The older version has only Services for clients in the cluster."""
-
 COMPONENTS = ("gateway", "reaper")
 
 
 @pytest.fixture(scope="module")
-def older_version(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> OlderVersion:
-    """The older version, whose image the nodes have."""
-    older = build_older_version(tmp_path_factory.mktemp("older"))
-    for machine in real_cluster.machines:
-        machine.load_image(older.archive)
-    older.archive.unlink()
-    return older
-
-
-@pytest.fixture(scope="module")
-def clients(installation: Installation, older_version: OlderVersion) -> Iterator[Clients]:
-    """Install the older version, and let clients work."""
-    start_spark(installation, CLAIM)
-    installation.core.create_namespaced_service(installation.namespace, ENTRANCE)
-    installation.entrance = "entrance"
-    values = with_values(VALUES, older_version.values)
-    installation.helm("install", NAME, older_version.chart, "--wait", values=values)
-    installation.wait_until_ready()
+def clients(installation: Installation, older_version: OlderVersion | None) -> Iterator[Clients]:
+    """Clients that work during all tests of this module."""
+    if older_version is None:
+        pytest.skip(f"This clone does not contain the commit {COMMIT}. Run git fetch --unshallow.")
+    installation.open_entrance()
     with Clients(installation) as clients:
         yield clients
         print(clients.summary())
@@ -58,18 +28,19 @@ def images(installation: Installation) -> set[str]:
     return {pod.spec.containers[0].image for component in COMPONENTS for pod in installation.pods(component)}
 
 
-def test_upgrade_from_an_older_version_and_back(
-    installation: Installation, clients: Clients, older_version: OlderVersion
-) -> None:
-    old = images(installation)
-    installation.upgrade(VALUES)
-    clients.check_progress()
-    assert images(installation).isdisjoint(old)
+def test_rollback_to_an_older_version_and_upgrade(installation: Installation, clients: Clients) -> None:
+    """The release began as the older version."""
+    new = images(installation)
     installation.rollback()
     clients.check_progress()
-    assert images(installation) == old
-    installation.upgrade(VALUES)
+    assert images(installation).isdisjoint(new)
+    session = installation.connect("older")
+    session.sql("create temporary table t as select 1 as one").collect()
+    installation.upgrade(OWN_SPARK)
     clients.check_progress()
+    assert images(installation) == new
+    assert session.table("t").collect() == [(1,)], "a session that the older version created continues"
+    session.stop()
 
 
 def test_a_pod_of_each_component_is_deleted(installation: Installation, clients: Clients) -> None:

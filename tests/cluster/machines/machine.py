@@ -14,6 +14,7 @@ import yaml
 from tests.cluster.builds import program
 from tests.cluster.kubeconfig import Server
 from tests.cluster.machines import policy_agent
+from tests.cluster.machines.image_store import copy_store, import_image
 from tests.cluster.machines.network import DNS_SERVICE, Network, has_own_namespace, run_command
 from tests.cluster.machines.small_images import PAUSE_IMAGE
 from tests.cluster.processes import ClusterError, Process, wait_until
@@ -35,6 +36,7 @@ class Machine:
         tokens: The tokens with which the kubelet, kube-proxy and the policy agent authenticate.
         cgroup: The name of its cgroup.
         directory: The disk of the machine.
+        images: A store of images that the machine has from the start.
 
     Attributes:
         name: The name of the node.
@@ -52,6 +54,7 @@ class Machine:
         tokens: tuple[str, str, str],
         cgroup: str,
         directory: Path,
+        images: Path,
     ) -> None:
         self._number, self._network = number, network
         self.name = f"node-{number}"
@@ -60,6 +63,7 @@ class Machine:
         routes = [f"{network.pod_addresses(each)} via {network.node_address(each)}" for each in nodes if each != number]
         boot = [_BOOT, directory, self.name, cgroup, self.address, network.control_plane, *routes]
         directory.mkdir()
+        copy_store(images, directory / "images")
         self._process = Process(
             boot, directory / "boot.log", is_ready=lambda: has_own_namespace(self._process.pid, "cgroup")
         )
@@ -179,12 +183,6 @@ class Machine:
 
     def _has_started(self) -> bool:
         return Path(f"/proc/{self._process.pid}/root/run/started").exists()
-
-
-def import_image(socket: Path, archive: Path) -> None:
-    """Add the images of an archive to the store of a machine, through the socket of its container runtime."""
-    options = [f"--address={socket}", "--namespace=k8s.io"]
-    run_command(str(program("ctr")), *options, "images", "import", "--no-unpack", str(archive))
 
 
 _CONTAINERD = """

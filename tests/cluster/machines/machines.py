@@ -11,6 +11,7 @@ from tests.cluster.control_plane import Place
 from tests.cluster.kubeconfig import Server
 from tests.cluster.machines import names, policy_agent
 from tests.cluster.machines.cgroups import owned_cgroup
+from tests.cluster.machines.image_store import create_store
 from tests.cluster.machines.machine import Machine
 from tests.cluster.machines.network import SERVICES, Network
 from tests.cluster.machines.permissions import grant
@@ -46,13 +47,14 @@ class Machines:
     Args:
         count: The number of machines.
         directory: The directory of the cluster.
+        images: Archives of images that the machines have from the start.
 
     Attributes:
         place: The place of the control plane.
     """
 
-    def __init__(self, count: int, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, count: int, directory: Path, images: Sequence[Path]) -> None:
+        self._directory, self._images = directory, images
         self._network = Network(directory)
         self._proxy_token, self._names_token = secrets.token_urlsafe(), secrets.token_urlsafe()
         self._policies_token = secrets.token_urlsafe()
@@ -94,15 +96,15 @@ class Machines:
         dns = names.dns_server(self._network, server, self._names_token, self._directory)
         self._stack.callback(dns.kill)
         dns.start()
-        image = write_pause_image(self._directory / "pause.tar")
-        machines = [self._machine(number, server) for number in self._tokens]
+        pause = write_pause_image(self._directory / "pause.tar")
+        store = create_store(self._directory / "store", [pause, *self._images])
+        machines = [self._machine(number, server, store) for number in self._tokens]
         for machine in machines:
             self._stack.callback(machine.kill)
             machine.start()
-            machine.load_image(image)
         return machines
 
-    def _machine(self, number: int, server: Server) -> Machine:
+    def _machine(self, number: int, server: Server, images: Path) -> Machine:
         return Machine(
             number,
             nodes=list(self._tokens),
@@ -111,4 +113,5 @@ class Machines:
             tokens=(self._tokens[number], self._proxy_token, self._policies_token),
             cgroup=self._stack.enter_context(owned_cgroup(f"lodge-{self._network.number}-node-{number}")),
             directory=self._directory / f"node-{number}",
+            images=images,
         )

@@ -13,8 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.connect.session import SparkSession
 
 from tests.chaos.clients import SESSION_LOST, rows
-from tests.cluster.processes import wait_until
-from tests.installation.installation import NAME, READY_SECONDS, Installation, is_ready
+from tests.installation.installation import NAME, READY_SECONDS, Installation, is_ready, wait_until
 
 SECONDS = 120.0
 FILES = 16
@@ -72,7 +71,7 @@ def test_client_creates_reads_and_drops_a_temporary_table(installation: Installa
 
 def test_executors_on_both_nodes_scan_raw_files(installation: Installation, client: SparkSession) -> None:
     """The files have different columns, and each takes a task."""
-    directory = installation.volume("raw") / "drift"
+    directory = installation.volume("raw-files") / "drift"
     directory.mkdir()
     for number in range(FILES):
         more = {"extra": "x"} if number % 2 else {}

@@ -3,8 +3,7 @@
 All tests of a directory run in one worker, because they share servers. The workers of pytest-xdist have two kinds. The
 first half computes. The second half runs directories whose tests mostly wait: for leases, probes, nodes and timeouts.
 The two kinds of work use the machine at the same time. A worker that has no work of its own kind left helps with the
-other. There are more workers than the machine has processors, because most tests wait at times. Slow tests do so more
-often than quick ones.
+other. There is one worker more than the machine has processors, because most tests wait at times.
 
 Each kind begins with the longest directory, so that no worker begins a long one at the end of the run. The recorded
 durations decide what is long and what waits, see :mod:`tests.running.durations`.
@@ -35,7 +34,7 @@ _UNKNOWN = Cost(seconds=5.0, processor_seconds=5.0)
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return the number of workers for ``-n auto``."""
-    return (os.cpu_count() or 1) + (2 if tier_of(config) == "slow" else 1)
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> "DirectoryScheduling":

@@ -14,7 +14,7 @@ from tests.gateway.tables.test_faults import ROWS, ConcurrentWrites, Running, sl
 
 pytestmark = pytest.mark.slow
 
-TIMES = ("--lease-duration", "6s")
+TIMES = ("--lease-duration", "15s")
 STREAMED = 150
 MILLISECONDS = 300
 

@@ -10,6 +10,7 @@ each route counts. Only ratios are meaningful, because other processes of the ma
 
 import argparse
 import contextlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,7 @@ from scan_files import DDL, SCHEMA, WRITERS, write_drifting, write_formats
 from scan_files import rows as rows_of
 
 from engine.file_scan import FileScan
+from engine.scan_signature import WITHOUT_GATEWAY
 from engine.scan_source import ScanSource
 from engine.schema import TupleSchema
 from lodge.embedded_spark import embedded_spark
@@ -203,6 +205,7 @@ def bench_memory(directory: Path, rows: int) -> None:
 
 @contextlib.contextmanager
 def spark_session() -> Iterator[SparkSession]:
+    os.environ[WITHOUT_GATEWAY] = "true"
     with embedded_spark("4g") as spark:
         session = SparkSession.builder.remote(spark.address).create()
         try:

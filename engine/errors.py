@@ -58,6 +58,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         "LODGE_READER_PLUGIN": "58000",
         "LODGE_ROW_TOO_LONG": "54000",
         "LODGE_SCAN_FAILED": "58000",
+        "LODGE_SCAN_NOT_SIGNED": "42501",
         "LODGE_SCAN_OPTIONS": "22023",
         "LODGE_TYPE_CONFLICT": "42804",
         "LODGE_TYPE_NOT_SUPPORTED": "0A000",

@@ -23,6 +23,7 @@ from typing import Self
 
 from engine.errors import ScanOptionError
 from engine.path_patterns import fixed_directory, is_pattern
+from engine.scan_signature import SIGNATURE
 from engine.suffixes import SUFFIXES, TEXT_DELIMITERS, suffix_of
 
 FORMAT = "lodge"
@@ -42,6 +43,7 @@ SOURCE_OPTIONS = frozenset(
         "conflict_others",
         "engine",
         "single_use",
+        SIGNATURE,
     }
 )
 """The options that only a gateway may set. All other options configure how the files are read."""

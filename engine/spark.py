@@ -4,6 +4,8 @@ While Spark plans a query, it calls :class:`LodgeDataSource` and ``partitions`` 
 calls ``read`` in Python workers on the executors. Only options, paths and types are pickled and passed between these
 processes.
 
+The data source refuses scans that no gateway has signed, see :mod:`engine.scan_signature`.
+
 The data source accepts the options of :class:`engine.scan_source.ScanSource`, of
 :class:`engine.scan_options.ScanOptions` and of the reader for the format. No other module of the engine depends on
 Spark.
@@ -16,6 +18,7 @@ import gc
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -33,6 +36,7 @@ from engine.fingerprint import ENGINE, require_engine
 from engine.pruned_files import COUNT_PRUNED, PrunedFilesReport
 from engine.scan.path_filter import IS_NOT_NULL, IS_NULL, PathFilter
 from engine.scan.row_filter import RowFilter
+from engine.scan_signature import check_signature, is_without_gateway
 from engine.scan_source import FORMAT, PLANNED, SINGLE_USE, TASK
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 from engine.spark_discovery import discovery_reader
@@ -85,11 +89,13 @@ class LodgeDataSource(datasource.DataSource):
         if ENGINE in self.options:
             require_engine(self.options[ENGINE])
             return StructType()
+        _require_gateway(self.options)
         self._is_declared = False
         return to_spark_schema(FileScan.from_options(self.options).discover())
 
     @reported_errors()
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
+        _require_gateway(self.options)
         scan = FileScan.from_options(self.options)
         may_filter = SINGLE_USE in self.options and _PUSHES_FILTERS in sys.modules
         is_declared = self._is_declared and PLANNED not in self.options
@@ -99,6 +105,19 @@ class LodgeDataSource(datasource.DataSource):
         filtering = FilteringScanReader if task is None else PrunedFilesCounter
         kind = filtering if may_filter else ScanReader
         return kind(scan, schema, is_declared=is_declared)
+
+
+def _require_gateway(options: Mapping[str, str]) -> None:
+    """Check that a gateway has planned a scan, unless there is none.
+
+    Raises:
+        UnsignedScanError: If it has not.
+    """
+    if is_without_gateway():
+        return
+    from pyspark.core.files import SparkFiles  # noqa: PLC0415 - gateways import this module, and have the client only
+
+    check_signature(options, Path(SparkFiles.getRootDirectory()))
 
 
 class NoSparkTypeError(ColumnError):

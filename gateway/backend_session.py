@@ -226,11 +226,15 @@ class BackendSession:
         """
         chunks = [data[start : start + _ARTIFACT_CHUNK_BYTES] for start in range(0, len(data), _ARTIFACT_CHUNK_BYTES)]
         requests = [self._build(base_pb2.AddArtifactsRequest) for _ in chunks]
-        for request, chunk in zip(requests, chunks, strict=True):
-            part = request.chunk if request is not requests[0] else request.begin_chunk.initial_chunk
-            part.data, part.crc = chunk, zlib.crc32(chunk)
-        first = requests[0].begin_chunk
-        first.name, first.total_bytes, first.num_chunks = name, len(data), len(chunks)
+        if len(chunks) == 1:  # Spark refuses a single chunk
+            artifact = requests[0].batch.artifacts.add(name=name)
+            artifact.data.data, artifact.data.crc = data, zlib.crc32(data)
+        else:
+            for request, chunk in zip(requests, chunks, strict=True):
+                part = request.chunk if request is not requests[0] else request.begin_chunk.initial_chunk
+                part.data, part.crc = chunk, zlib.crc32(chunk)
+            first = requests[0].begin_chunk
+            first.name, first.total_bytes, first.num_chunks = name, len(data), len(chunks)
         encoded = [request.SerializeToString() for request in requests]
         try:
             await self._repeat(

@@ -1,4 +1,4 @@
-"""Refuses requests with a path that may lead into the default temporary workspace.
+"""Refuses requests with a path that may lead into the default temporary workspace, or to a key that signs scans.
 
 The check examines the request of the client, before Lodge adds the paths of the client's own tables to it. Most
 requests contain no path. For these requests, the cost is a search of the SQL text or a visit of the relations of the
@@ -17,6 +17,7 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2
 
+from engine.scan_signature import KEY_FILE
 from gateway.audit import Audit
 from gateway.authorization.path_fence import MAX_PATH_CHARACTERS, UNKNOWN, Expansions, PathFence
 from gateway.current_workspaces import CurrentWorkspaces
@@ -112,13 +113,16 @@ class PathChecks:
         The backend copies an artifact to the path in its name if the name begins with ``forward_to_fs``.
 
         Raises:
-            GatewayError: If an artifact would be copied into the default temporary workspace, or the message cannot be
-                decoded or has too many fields.
+            GatewayError: If an artifact would be copied into the default temporary workspace, or has the name of a key
+                that signs scans, or the message cannot be decoded or has too many fields.
         """
-        if _FORWARDED.encode() not in data:
+        if _FORWARDED.encode() not in data and KEY_FILE.encode() not in data:
             return
         async with self._pools.reserve(len(data), MAX_FIELDS):
-            path = await self._pools.parse(len(data), _find_refused_artifact, self._fence(), data)
+            names = await self._pools.parse(len(data), _artifact_names, data)
+            paths = [name.removeprefix(_FORWARDED) for name in names if name.startswith(_FORWARDED)]
+            path = await self._pools.parse(len(data), _find_first_refused, self._fence(), paths)
+        self._refuse_names_of_keys(names)
         if path is not None:
             raise self._refused(path)
 
@@ -150,6 +154,7 @@ class PathChecks:
         return (each for each in texts if each.text and not (each.qualifier and workspaces.match(each.qualifier)))
 
     async def _check_texts(self, texts: Sequence[PathText]) -> None:
+        self._refuse_names_of_keys(each.text for each in texts)
         fence, reads = self._fence(), self._workspaces.reads
         size_characters = sum(len(each.text) for each in texts)
         refused = await self._pools.parse(size_characters, _find_refused, fence, texts)
@@ -183,6 +188,18 @@ class PathChecks:
             return False
         return not directory.name.startswith(".") and build_permanent_scan(directory) is not None
 
+    def _refuse_names_of_keys(self, paths: Iterable[str]) -> None:
+        path = next((path for path in paths if KEY_FILE in path), None)
+        if path is not None:
+            shown = path[:_SHOWN_CHARACTERS]
+            self._audit.access_refused(target="file", name=shown, reason="Only Lodge adds keys that sign scans.")
+            raise GatewayError(
+                "LODGE_PATH_REFUSED",
+                "42501",
+                f"The path [{shown}] contains [{KEY_FILE}]. Only Lodge adds files with this name to a session. Use "
+                "another name.",
+            )
+
     def _refused(self, path: str) -> GatewayError:
         shown = path[:_SHOWN_CHARACTERS]
         self._audit.access_refused(target="file", name=shown, reason="The path may lead into the temporary workspace.")
@@ -199,11 +216,13 @@ class PathChecks:
         )
 
 
-def _find_refused_artifact(fence: PathFence, data: bytes) -> str | None:
-    """Return the first path to which the backend would copy an artifact, and which the fence refuses."""
+def _artifact_names(data: bytes) -> Sequence[str]:
+    """Return the names of the artifacts in a message of ``AddArtifacts``."""
     message = _decode(base_pb2.AddArtifactsRequest, data)
-    names = (*(artifact.name for artifact in message.batch.artifacts), message.begin_chunk.name)
-    paths = (name.removeprefix(_FORWARDED) for name in names if name.startswith(_FORWARDED))
+    return [*(artifact.name for artifact in message.batch.artifacts), message.begin_chunk.name]
+
+
+def _find_first_refused(fence: PathFence, paths: Sequence[str]) -> str | None:
     return next((path for path in paths if fence.refuses(path)), None)
 
 

@@ -21,6 +21,7 @@ KINDS_WITH_NAMES: frozenset[str] = frozenset(
     for kind in (
         commands_pb2.SqlCommand,
         commands_pb2.WriteStreamOperationStart,
+        relations_pb2.CommonInlineUserDefinedDataSource,
         relations_pb2.Relation,
         _Expression.ExpressionString,
         _Expression.UnresolvedAttribute,

@@ -34,7 +34,7 @@ from gateway.names.catalog_calls import resolve_catalog_call
 from gateway.names.embedded_statements import TextPlace
 from gateway.names.name_lookup import ONE_PATH, NameLookup
 from gateway.names.plan_messages import find_command_texts, find_messages_with_names
-from gateway.names.scan_relations import find_scans
+from gateway.names.scan_relations import find_scans, uses_engine
 from gateway.names.sql_text_resolver import SqlTextResolver
 from gateway.scans.scan_summary import ScanSummary
 from gateway.scans.single_use import find_single_uses
@@ -80,6 +80,8 @@ class PlanResolver(NameLookup):
             self.scans.keep_data_frames()
         scans = find_scans(message)
         if not scans:
+            if uses_engine(message):
+                await self.scans.bring_engine()
             return ()
         spark_formats = self.settings.first_readers if may_replace_scans(message) else ()
         single = find_single_uses(_find_executed(message), self.settings.dialect)
@@ -119,6 +121,7 @@ class _PlanResolution:
         self._by_kind: dict[str, Callable[..., bool]] = {
             commands_pb2.SqlCommand.DESCRIPTOR.full_name: self._resolve_text_of_old_client,
             commands_pb2.WriteStreamOperationStart.DESCRIPTOR.full_name: self._refuse_stream,
+            relations_pb2.CommonInlineUserDefinedDataSource.DESCRIPTOR.full_name: self._refuse_own_source,
             relations_pb2.Relation.DESCRIPTOR.full_name: self._resolve_relation,
             _Expression.ExpressionString.DESCRIPTOR.full_name: self._resolve_expression,
             _Expression.UnresolvedAttribute.DESCRIPTOR.full_name: self._resolve_attribute,
@@ -160,6 +163,17 @@ class _PlanResolution:
             "0A000",
             f"A stream cannot write to [{stream.table_name}], because it is in a workspace. Write to files with "
             "writeStream.start(path), or to a table of Spark.",
+        )
+
+    @staticmethod
+    def _refuse_own_source(source: relations_pb2.CommonInlineUserDefinedDataSource) -> bool:
+        """Raise an error if a client registers a data source with the name of Lodge's own."""
+        if source.name.lower() != FORMAT:
+            return False
+        raise GatewayError(
+            "DATA_SOURCE_ALREADY_EXISTS",
+            "42710",
+            f"Data source '{source.name}' already exists. Choose a different name for the new data source.",
         )
 
     def _resolve_relation(self, relation: relations_pb2.Relation) -> bool:

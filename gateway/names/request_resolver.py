@@ -28,7 +28,7 @@ from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, Tex
 from gateway.names.path_checks import PathChecks
 from gateway.names.plan_messages import find_command_texts, find_messages_with_names
 from gateway.names.plan_resolver import PlanResolver
-from gateway.names.scan_relations import find_scans
+from gateway.names.scan_relations import uses_engine
 from gateway.names.word_search import WordSearch
 from gateway.plan_decoding import DecodedAnalysis, DecodedPlan, PlanDecoder, UnreadablePlanError
 from gateway.request_pools import RequestPools
@@ -107,7 +107,7 @@ class RequestResolver:
         resolver = await self._get_needed_resolver(request.data, decoded.plan, get_resolver, is_needed=is_compressed)
         if resolver is None or not await self._workspaces.reads.run_or_abandon(resolver.resolve, decoded.plan):
             return request
-        if find_scans(decoded.plan):
+        if uses_engine(decoded.plan):
             await self._plannings.run(request.key, request.decode_without_plan(), resolver.plan_scans(decoded.plan))
         encoded = await self._plans.encode(decoded)
         return await self._pools.decode(len(request.data), request.with_plan, encoded)
@@ -187,7 +187,7 @@ class RequestResolver:
 
     async def _plan_scans(self, key: SessionKey, plan_scans: _PlanScans, message: Message) -> Sequence[ScanSummary]:
         """Plan the scans of a request without an operation. A stop or an interrupt of all operations ends this."""
-        if not find_scans(message):
+        if not uses_engine(message):
             return await plan_scans(message)
         return await self._plannings.run(key, base_pb2.ExecutePlanRequest(), plan_scans(message))
 

@@ -23,6 +23,7 @@ from engine.scan_source import FORMAT, ScanSource, has_reader, known_schema, sel
 from gateway.errors import GatewayError, ParseError, table_not_found
 from gateway.file_systems import file_systems
 from gateway.names.plan_messages import find_messages_with_names
+from gateway.scans.scan_signatures import is_signed_text
 from gateway.scans.scan_sources import source_in
 from gateway.sql.column_pruning import find_mentioned_names
 from gateway.sql.lexer import Token
@@ -175,6 +176,13 @@ def _to_relation(
     if not read.schema:
         read.ClearField("schema")
     return relation
+
+
+def uses_engine(message: Message) -> bool:
+    """Return whether a plan whose names are resolved has scans, or a SQL text with the options of one."""
+    found = find_messages_with_names(message)
+    relations = [each for each in found if isinstance(each, relations_pb2.Relation)]
+    return any(each.read.data_source.format == FORMAT or is_signed_text(each.sql.query) for each in relations)
 
 
 def find_scans(message: Message) -> Sequence[relations_pb2.Relation]:

@@ -23,6 +23,7 @@ from gateway.errors import GatewayError, ParseError
 from gateway.names.embedded_statements import EmbeddedStatements, TextPlace, may_embed_statement
 from gateway.names.name_lookup import ONE_PATH, NameLookup
 from gateway.names.scan_relations import NamedScan, StatementScans, generate_alias
+from gateway.scans.scan_signatures import sign_scan
 from gateway.sql.execute_immediate import find_execute_immediate
 from gateway.sql.identifier_clauses import UnknownName, resolve_identifier_clauses
 from gateway.sql.lexer import Token, tokenize
@@ -254,6 +255,7 @@ class SqlTextResolver:
                 "22023",
                 "Option [schema] works in queries only. Put the columns after the name of the view.",
             )
+        sign_scan(source)
         return write_options(source.options)
 
 

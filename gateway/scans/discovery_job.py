@@ -20,6 +20,7 @@ from gateway.backend_rows import MAX_BYTES, BackendRowsError, decode_rows, is_by
 from gateway.backend_session import BackendSession, OnProgress, OnRows
 from gateway.errors import GatewayError, internal_error
 from gateway.pools import Pool
+from gateway.scans.scan_signatures import sign_scan
 
 _COLUMNS = {"files": is_integers, "schema": is_bytes, "error": is_text}
 """The columns of findings, as in ``engine.discovery.FINDINGS``."""
@@ -105,6 +106,7 @@ async def _run(
     read.format = FORMAT
     read.schema = FINDINGS_DDL
     read.options.update(options)
+    sign_scan(read)
     await backend.execute(plan, on_rows=on_rows, on_progress=on_progress)
 
 

@@ -9,10 +9,12 @@ version of Lodge is refused.
 
 Guarantees:
 
-1. The backend is asked once for each of its sessions, and gets the engine at most once from each gateway. A new session
-   of the backend, for example after a restart or in a clone, is asked again.
+1. The backend is asked once for each of its sessions, and gets the engine and the key at most once from each gateway. A
+   new session of the backend, for example after a restart or in a clone, is asked again.
 2. If two gateways bring the engine to the same session, or one gateway is interrupted, the next scan works.
 3. A scan never runs with another version of the engine.
+4. Before the first scan of a session of the backend, the gateway adds the key with which it signs scans
+   (:mod:`gateway.scans.scan_signatures`).
 
 Not guaranteed: that executors can run the engine. They need the packages that the driver needs.
 
@@ -42,6 +44,7 @@ from gateway.backend_session import BackendSession
 from gateway.error_status import condition_of
 from gateway.errors import BackendError, GatewayError, backend_python
 from gateway.pools import Pool
+from gateway.scans.scan_signatures import scan_key
 
 _MAX_SESSIONS = 100_000
 _UNKNOWN_SOURCE = "DATA_SOURCE_NOT_FOUND"
@@ -125,6 +128,11 @@ class EngineDelivery:
                 self._done[key] = True
 
     async def _bring(self, session: BackendSession) -> None:
+        await self._bring_engine(session)
+        key = scan_key()
+        await session.add_artifact(f"files/{key.file_name}", key.secret)
+
+    async def _bring_engine(self, session: BackendSession) -> None:
         failure = first = await _check(session)
         if first is None:
             return

@@ -50,6 +50,7 @@ from gateway.scans.discovery_job import find_place, find_schemas
 from gateway.scans.engine_artifact import EngineDelivery
 from gateway.scans.pruned_files import count_pruned_files
 from gateway.scans.remembered_schemas import ExaminedScan, RememberedSchemas
+from gateway.scans.scan_signatures import sign_scan
 from gateway.scans.scan_sources import is_of_gateway
 from gateway.scans.scan_summary import ScanSummary, summarize_plan, summarize_unplanned
 from gateway.scans.schema_cache import Examination
@@ -114,6 +115,14 @@ class ScanPlanner:
         """
         self._persisting[session.backend.server_side_session_id] = True
 
+    async def bring_engine(self, session: "SessionScans") -> None:
+        """Bring the engine to the backend of a session.
+
+        Raises:
+            GatewayError: If the backend cannot run the engine.
+        """
+        await self._engines.require(session.backend)
+
     async def plan(
         self,
         scans: Iterable[Relation],
@@ -145,12 +154,13 @@ class ScanPlanner:
         for scan in found:
             source = scan.read.data_source
             if not is_of_gateway(source.options, session.workspaces):
-                continue
+                continue  # without a signature, the engine refuses it
             if not is_persisting and any(scan is one for one in single):
                 source.options[SINGLE_USE] = secrets.token_hex(8)
             if self._lists_files and not source.schema:
                 summaries.append(await self._plan(scan, session, spark_formats))
             else:
+                sign_scan(source)
                 summaries.append(summarize_unplanned(scan, ScanSource.from_options(source.options)))
         return summaries
 
@@ -178,6 +188,7 @@ class ScanPlanner:
         source.schema = planned.schema
         source.options[FILES] = planned.files
         source.options[PLANNED] = "true"
+        sign_scan(source)
         of_engine = source
         if split is not None:
             of_engine = relations_pb2.Read.DataSource()
@@ -245,6 +256,10 @@ class SessionScans:
     def keep_data_frames(self) -> None:
         """See :meth:`ScanPlanner.keep_data_frames`."""
         self.planner.keep_data_frames(self)
+
+    async def bring_engine(self) -> None:
+        """See :meth:`ScanPlanner.bring_engine`."""
+        await self.planner.bring_engine(self)
 
     async def plan(
         self,
@@ -341,6 +356,7 @@ def _replace(relation: Relation, split: FileSplit, workspace: str, planned: _Pla
     if split.of_engine:
         rest = relations_pb2.Relation(read=relation.read)
         rest.read.data_source.options[FILES] = pack_files(split.of_engine)
+        sign_scan(rest.read.data_source)
     found = build_relation(split, workspace, planned.columns, rest)
     found.common.CopyFrom(relation.common)
     relation.CopyFrom(found)

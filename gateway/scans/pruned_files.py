@@ -28,6 +28,7 @@ from engine.schema import IMPLICIT
 from gateway.backend_failures import find_scan_report
 from gateway.backend_session import BackendSession
 from gateway.errors import BackendError
+from gateway.scans.scan_signatures import sign_scan
 from gateway.scans.scan_summary import ScanSummary
 from gateway.scans.single_use import MAX_BYTES, find_parts, skip_explain
 from gateway.sql.cursor import Cursor
@@ -108,6 +109,7 @@ def _copy_for_count(statement: Relation, scan: ScanSummary, dialect: Dialect) ->
     planned.CopyFrom(scan.relation)
     scan.relation.read.data_source.CopyFrom(scan.of_engine)
     scan.relation.read.data_source.options[TASK] = COUNT_PRUNED
+    sign_scan(scan.relation.read.data_source)
     query = _copy_query(statement, dialect)
     scan.relation.CopyFrom(planned)
     return query

@@ -1,6 +1,7 @@
 """Scans from end to end: a client, a Spark server and Python workers."""
 
 import os
+import secrets
 from decimal import Decimal
 from functools import reduce
 
@@ -10,6 +11,7 @@ from pyarrow import parquet
 from pyspark.errors import PySparkException
 
 from engine.file_scan import FileScan
+from engine.scan_signature import KEY_BYTES, SIGNATURE, ScanKey, sign
 from engine.scan_source import FORMAT, TEXT_SCHEMA
 from engine.schema import TupleSchema
 from tests.engine.file_bytes import write_stream, written
@@ -23,10 +25,20 @@ BATCHED_ROWS = 200_000
 """The rows of a file that is read in many batches."""
 
 
+@pytest.fixture(scope="module")
+def read(spark, tmp_path_factory):
+    """Return a reader for options that are signed as by a gateway."""
+    key = ScanKey(secrets.token_hex(16), secrets.token_bytes(KEY_BYTES))
+    file = tmp_path_factory.mktemp("key") / key.file_name
+    file.write_bytes(key.secret)
+    spark.addArtifacts(str(file), file=True)
+    return lambda options: spark.read.format(FORMAT).options(**options, **{SIGNATURE: sign(options, key)})
+
+
 @pytest.fixture
-def scan(spark):
+def scan(read):
     """Return the data frame of a scan with the options that the gateway sends."""
-    return lambda source, **reader: spark.read.format(FORMAT).options(**source.to_options(reader=reader)).load()
+    return lambda source, **reader: read(source.to_options(reader=reader)).load()
 
 
 def failure_of(frame):
@@ -81,12 +93,12 @@ def test_file_of_many_batches_is_read_whole(scan, workspace):
     assert tuple(row.collect()[0]) == (BATCHED_ROWS, BATCHED_ROWS * (BATCHED_ROWS - 1) // 2, BATCHED_ROWS)
 
 
-def test_empty_file_has_no_rows_and_empty_directory_no_schema(spark, scan, workspace):
+def test_empty_file_has_no_rows_and_empty_directory_no_schema(read, scan, workspace):
     (workspace.root / "empty").mkdir()
     workspace.write("empty.csv", "")
     assert scan(workspace.scan("empty.csv")).collect() == []
     assert "'empty' in workspace 'dfs' contains no files" in failure_of(scan(workspace.scan("empty")))
-    declared = spark.read.format(FORMAT).schema("a int").options(**workspace.scan("empty").to_options()).load()
+    declared = read(workspace.scan("empty").to_options()).schema("a int").load()
     assert declared.collect() == []
 
 
@@ -122,20 +134,20 @@ def test_error_in_the_middle_of_a_file_names_file_and_line(scan, workspace):
     assert "the bytes are not UTF-8" in line
 
 
-def test_missing_file_and_missing_option_are_named(spark, scan, workspace):
+def test_missing_file_and_missing_option_are_named(read, scan, workspace):
     assert "'gone.csv' in workspace 'dfs' does not exist" in failure_of(scan(workspace.scan("gone.csv")))
-    failure = failure_of(spark.read.format(FORMAT).option("root", "/data").option("path", "a.csv").load())
+    failure = failure_of(read({"root": "/data", "path": "a.csv"}).load())
     assert "engine.errors.ScanOptionError: Option 'workspace' of a scan is missing" in failure
 
 
-def test_type_without_spark_type_is_named_and_can_be_declared(spark, scan, workspace):
+def test_type_without_spark_type_is_named_and_can_be_declared(read, scan, workspace):
     many_digits = pa.array([Decimal("12345678901234567890123456789012345678901.5")], pa.decimal256(50, 1))
     data = written(write_stream, pa.table({"a": [1], "m": [{"d": many_digits[0].as_py()}], "d": many_digits}))
     workspace.write("a.arrows", data)
     source = workspace.scan("a.arrows")
     with pytest.raises(PySparkException, match="column 'm' has type struct<d: decimal256"):
         scan(source).collect()
-    reader = spark.read.format(FORMAT).options(**source.to_options())
+    reader = read(source.to_options())
     assert [tuple(row) for row in reader.schema("a bigint, d string").load().collect()] == [
         (1, "12345678901234567890123456789012345678901.5")
     ]
@@ -156,13 +168,13 @@ def test_instants_can_be_read_in_any_time_zone(workspace, suffix, write, is_decl
 
 
 @pytest.mark.slow
-def test_instants_are_the_same_in_any_time_zone_of_the_session(spark, scan, workspace):
+def test_instants_are_the_same_in_any_time_zone_of_the_session(read, scan, workspace):
     workspace.write("a.parquet", written(parquet.write_table, INSTANTS))
     source = workspace.scan("a.parquet")
     declared = "tz timestamp, nested array<struct<at timestamp>>"
     frames = []
     for zone in ("Etc/UTC", "Asia/Tokyo"):
-        reader = spark.read.format(FORMAT).options(**source.to_options(reader={"time_zone": zone}))
+        reader = read(source.to_options(reader={"time_zone": zone}))
         frames += [scan(source, time_zone=zone), reader.schema(declared).load()]
     instants = [frame.selectExpr("unix_micros(tz)", "unix_micros(get(nested, 0).at)") for frame in frames]
     rows = reduce(lambda first, second: first.union(second), instants).collect()

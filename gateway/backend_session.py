@@ -33,8 +33,9 @@ from typing import Any, TypeVar
 import grpc
 import structlog
 import tenacity
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from grpc import aio
+from pyspark.errors import PySparkException
 from pyspark.sql.connect.proto import base_pb2, relations_pb2, types_pb2
 from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
 from pyspark.sql.types import StructType
@@ -42,7 +43,7 @@ from pyspark.sql.types import StructType
 from gateway.backend_rows import BackendRowsError, decode_rows, is_boolean
 from gateway.backends import SERVICE, Backend
 from gateway.error_status import Metadata, condition_of
-from gateway.errors import OPERATION_NOT_FOUND, BackendError, GatewayError, SparkError
+from gateway.errors import OPERATION_NOT_FOUND, BackendError, GatewayError, SparkError, backend_failed
 from gateway.session_settings import SETTING_DEFAULTS, SessionSettings
 from gateway.sql.name_syntax import quote_name
 
@@ -63,6 +64,10 @@ _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 2.0
 _REPEAT_PAUSE_SECONDS = 0.2
 _IN_FLIGHT_SECONDS = 2.0
+_SHORT_STREAM_SECONDS = 1.0  # Spark ends a stream without a response after minutes
+_MAX_MESSAGES = 1_000  # without rows, and the following number in each second; Spark sends one in two seconds
+_MAX_MESSAGES_A_SECOND = 10
+_MAX_METRICS = 1_000
 _KNOWN_OPERATION = "INVALID_HANDLE.OPERATION_ALREADY_EXISTS"
 _KNOWN_ARTIFACT = "ARTIFACT_ALREADY_EXISTS"
 _ARTIFACT_CHUNK_BYTES = 32 * 1024
@@ -72,6 +77,7 @@ _RAISED_BY_PLAN = "USER_RAISED_EXCEPTION"
 
 log = structlog.get_logger(__name__)
 _Request = TypeVar("_Request", bound=Message)
+_Answer = TypeVar("_Answer", bound=Message)
 _Execution = base_pb2.ExecutePlanRequest | base_pb2.ReattachExecuteRequest
 OnProgress = Callable[[base_pb2.ExecutePlanResponse], Awaitable[None]]
 OnRows = Callable[[bytes], Awaitable[None]]
@@ -127,15 +133,18 @@ class BackendSession:
 
         Raises:
             BackendError: If Spark rejects the relation.
-            GatewayError: If the schema contains a user-defined type.
+            GatewayError: If the schema contains a user-defined type, or the answer is not what it should be.
         """
         request = self._analysis()
         request.schema.plan.root.CopyFrom(relation)
         found = (await self._analyze(request)).schema.schema
         _refuse_user_defined(found)
-        schema = proto_schema_to_pyspark_data_type(found)
+        try:
+            schema = proto_schema_to_pyspark_data_type(found)
+        except PySparkException as error:
+            raise self._failed(f"its schema of a relation cannot be used ({error})") from error
         if not isinstance(schema, StructType):
-            raise TypeError(f"A relation's schema is a struct, not {schema.typeName()}.")
+            raise self._failed(f"the schema of a relation is {schema.typeName()}")
         return schema
 
     async def explain(self, relation: relations_pb2.Relation) -> str:
@@ -259,14 +268,18 @@ class BackendSession:
 
         Raises:
             BackendError: If the call fails, or the session at the backend is not the session that the client observed.
+            GatewayError: If the answer is not what it should be.
         """
         request = self._build_for_observed_session(base_pb2.ConfigRequest)
         for key, default in SETTING_DEFAULTS.items():
             pair = request.operation.get_with_default.pairs.add()
             pair.key, pair.value = key, default
-        response = base_pb2.ConfigResponse.FromString(await self._call("Config", request))
+        response = self._decode(base_pb2.ConfigResponse, await self._call("Config", request))
         self._server_side_session_id = response.server_side_session_id or self._server_side_session_id
-        return SessionSettings.from_values({pair.key: pair.value for pair in response.pairs})
+        values = {pair.key: pair.value for pair in response.pairs}
+        if not values.keys() >= SETTING_DEFAULTS.keys():
+            raise self._failed("its answer lacks settings of the session")
+        return SessionSettings.from_values(values)
 
     async def execute(
         self,
@@ -384,11 +397,12 @@ class BackendSession:
         Returns:
             The error that ended the stream. None if the stream ended without an error, or was reset after a response.
         """
-        has_advanced = False
+        has_advanced, begun = False, time.monotonic()
         try:
             async for response in self._stream(following.method, following.request):
                 has_advanced = True
-                following.take(response)
+                if not following.take(response):
+                    raise self._failed("it sent too many messages without rows")
                 self._server_side_session_id = response.server_side_session_id or self._server_side_session_id
                 if following.on_rows is not None and response.arrow_batch.row_count:
                     await following.on_rows(response.arrow_batch.data)
@@ -409,6 +423,11 @@ class BackendSession:
             following.count_reset(error)
             return None if has_advanced else error
         following.reattach_next()  # the backend ended the stream early
+        if not has_advanced and time.monotonic() - begun < _SHORT_STREAM_SECONDS:
+            following.count_empty_stream()
+            if following.is_given_up():
+                raise self._failed("it ends the stream of an operation again and again")
+            await asyncio.sleep(_FIRST_PAUSE_SECONDS)
         return None
 
     async def _fail(self, error: BackendError, following: "_Following") -> None:
@@ -427,7 +446,7 @@ class BackendSession:
         return self._build(base_pb2.AnalyzePlanRequest, client_type=self._request.client_type)
 
     async def _analyze(self, request: base_pb2.AnalyzePlanRequest) -> base_pb2.AnalyzePlanResponse:
-        response = base_pb2.AnalyzePlanResponse.FromString(await self._call("AnalyzePlan", request))
+        response = self._decode(base_pb2.AnalyzePlanResponse, await self._call("AnalyzePlan", request))
         self._server_side_session_id = response.server_side_session_id or self._server_side_session_id
         return response
 
@@ -435,7 +454,7 @@ class BackendSession:
         call = self._backend.unary_stream(SERVICE + method)(request.SerializeToString(), metadata=self._metadata)
         try:
             async for response in call:
-                yield base_pb2.ExecutePlanResponse.FromString(response)
+                yield self._decode(base_pb2.ExecutePlanResponse, response)
         except aio.AioRpcError as error:
             raise BackendError(error, self._backend.address) from error
         finally:
@@ -508,6 +527,20 @@ class BackendSession:
                 return response
             await asyncio.sleep(_REPEAT_PAUSE_SECONDS)
 
+    def _decode(self, kind: type[_Answer], data: bytes) -> _Answer:
+        """Decode an answer of the backend.
+
+        Raises:
+            GatewayError: If it cannot be decoded.
+        """
+        try:
+            return kind.FromString(data)
+        except (DecodeError, TypeError) as error:  # there is no answer if the backend ends a call without one
+            raise self._failed("its answer cannot be decoded") from error
+
+    def _failed(self, problem: str) -> GatewayError:
+        return backend_failed(self._backend.address, problem)
+
     def _build(self, kind: Callable[..., _Request], **fields: object) -> _Request:
         return kind(session_id=self._request.session_id, user_context=self._request.user_context, **fields)
 
@@ -540,9 +573,14 @@ class _Following:
     is_complete: bool = False
     reset: BackendError | None = None
     _failing_since: float | None = None
+    _begun: float = 0.0
+    _messages: int = 0
     _observed: dict[str, int] = field(default_factory=dict)
     _server_side_session_id: str = ""
     _answer: base_pb2.ExecutePlanResponse = field(default_factory=base_pb2.ExecutePlanResponse)
+
+    def __post_init__(self) -> None:
+        self._begun = time.monotonic()
 
     def is_given_up(self) -> bool:
         """Return whether the connection has been failing for too long since the last response."""
@@ -554,6 +592,10 @@ class _Following:
         self.reset = error
         self._failing_since = self._failing_since or time.monotonic()
         self.reattach_next()
+
+    def count_empty_stream(self) -> None:
+        """Record that the backend ended a stream at once, before it sent a response."""
+        self._failing_since = self._failing_since or time.monotonic()
 
     def reattach_next(self) -> None:
         """Let the next call reattach to the operation."""
@@ -577,8 +619,17 @@ class _Following:
         in_doubt = self.plan is not None and self.reset is not None
         return _is_reset(error) or (in_doubt and condition_of(error.error) in (OPERATION_NOT_FOUND, _KNOWN_OPERATION))
 
-    def take(self, response: base_pb2.ExecutePlanResponse) -> None:
-        """Record a response."""
+    def take(self, response: base_pb2.ExecutePlanResponse) -> bool:
+        """Record a response.
+
+        Returns:
+            False if the backend has sent more messages than Spark would.
+        """
+        self._messages += self.on_rows is None or not response.arrow_batch.row_count
+        observed = len(self._observed) + len(response.observed_metrics)
+        allowed = _MAX_MESSAGES + _MAX_MESSAGES_A_SECOND * (time.monotonic() - self._begun)
+        if self._messages > allowed or observed > _MAX_METRICS:
+            return False
         self.plan = self._failing_since = None
         if response.response_id:
             self.reattach.last_response_id = response.response_id
@@ -589,6 +640,7 @@ class _Following:
         if response.HasField("sql_command_result"):
             self._answer.sql_command_result.CopyFrom(response.sql_command_result)
         self.is_complete = response.HasField("result_complete")
+        return True
 
     def result(self) -> ExecutionResult:
         return ExecutionResult(self._observed, self._server_side_session_id, self._answer)

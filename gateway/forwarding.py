@@ -30,7 +30,7 @@ from gateway.admission.admission import AdmittedCall
 from gateway.backends import SERVICE, Backend
 from gateway.drain import Drain
 from gateway.error_status import Metadata, forwardable
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, backend_failed
 from gateway.futures import retrieve_error
 from gateway.requests import Request
 
@@ -126,6 +126,7 @@ async def forward_unary(backend: Backend, method: str, request: bytes, context: 
 
     Raises:
         aio.AioRpcError: If the call to the backend fails.
+        GatewayError: If the backend sends no answer.
     """
     call = backend.unary(method)(request, **call_arguments(context))
     try:
@@ -138,6 +139,17 @@ async def forward_unary(backend: Backend, method: str, request: bytes, context: 
                 call = backend.unary(method)(request, **call_arguments(context))
                 response = await call
     await _pass_metadata(call, context)
+    return _require_answer(response, backend)
+
+
+def _require_answer(response: bytes | None, backend: Backend) -> bytes:
+    """Return the response, which gRPC leaves out if the backend ends a call without one.
+
+    Raises:
+        GatewayError: If there is none.
+    """
+    if not isinstance(response, bytes):
+        raise backend_failed(backend.address, "it ended a call without an answer")
     return response
 
 
@@ -160,13 +172,13 @@ async def forward_upload(backend: Backend, method: str, requests: RequestStream,
 
     Raises:
         aio.AioRpcError: If the call to the backend fails.
-        GatewayError: If a message of the client is invalid.
+        GatewayError: If a message of the client is invalid, or the backend sends no answer.
     """
     call = backend.stream_unary(method)(requests, **call_arguments(context))
     with _raise_error_of(requests):
         response: bytes = await call
     await _pass_metadata(call, context)
-    return response
+    return _require_answer(response, backend)
 
 
 async def forward_responses(

@@ -28,8 +28,9 @@ ANSWER_SECONDS = 12.0
 _OLD_SPARK_SECONDS = 300.0
 _CONNECT_SECONDS = 10.0
 _CACHED_METHODS = 64
+_MAX_ANSWER_BYTES = 256 * 1024 * 1024  # twice what clients accept in one message
 _CHANNEL_OPTIONS = [
-    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_receive_message_length", _MAX_ANSWER_BYTES),
     ("grpc.max_send_message_length", -1),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -37,7 +38,6 @@ _CHANNEL_OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", round(_CONNECT_SECONDS * 1000)),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_retries", 0),
-    ("grpc.minimal_stack", 1),
     # Otherwise, a fast backend fills a buffer of tens of megabytes for each stream that a client does not read.
     ("grpc.http2.bdp_probe", 0),
     # What a backend may send before Lodge reads it, in few frames: each frame costs processor time.

@@ -8,9 +8,11 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+import structlog
 from pyspark.sql.connect.proto import base_pb2
 
-from engine.discovery import FINDINGS_DDL, encode_schema, read_findings
+from engine.discovery import FINDINGS_DDL, decode_schema, encode_schema, read_findings
 from engine.file_list import FILES, pack_files
 from engine.file_scan import FileConflictError
 from engine.scan_source import FORMAT, TASK
@@ -18,12 +20,15 @@ from engine.spark_discovery import COLUMN, DISCOVER, LOCATE, OTHERS
 from engine.storage.listed_file import ListedFile
 from gateway.backend_rows import MAX_BYTES, BackendRowsError, decode_rows, is_bytes, is_integers, is_text
 from gateway.backend_session import BackendSession, OnProgress, OnRows
-from gateway.errors import GatewayError, internal_error
+from gateway.errors import GatewayError, backend_failed
 from gateway.pools import Pool
 from gateway.scans.scan_signatures import sign_scan
 
+_MAX_REASON = 500
 _COLUMNS = {"files": is_integers, "schema": is_bytes, "error": is_text}
 """The columns of findings, as in ``engine.discovery.FINDINGS``."""
+
+log = structlog.get_logger(__name__)
 
 
 async def find_schemas(
@@ -64,6 +69,7 @@ async def find_schemas(
         findings.extend(found)
         for row in found:
             if row["error"] is None:
+                decode_schema(row["schema"])
                 on_schema([files[number] for number in row["files"]], row["schema"])
 
     async def take_in_thread(rows: bytes) -> None:
@@ -72,8 +78,8 @@ async def find_schemas(
     try:
         await _run(backend, {**options, TASK: DISCOVER, FILES: packed}, take_in_thread, on_progress)
         return await threads.run_or_abandon(read_findings, findings, len(files))
-    except (BackendRowsError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise _unexpected(error) from error
+    except (BackendRowsError, pa.ArrowException, ValueError, KeyError, TypeError, IndexError) as error:
+        raise _unexpected(backend, error) from error
 
 
 async def find_place(backend: BackendSession, options: Mapping[str, str], conflict: FileConflictError) -> str:
@@ -95,7 +101,7 @@ async def find_place(backend: BackendSession, options: Mapping[str, str], confli
         (row,) = found
         return str(row["error"])
     except (BackendRowsError, ValueError) as error:
-        raise _unexpected(error) from error
+        raise _unexpected(backend, error) from error
 
 
 async def _run(
@@ -110,6 +116,7 @@ async def _run(
     await backend.execute(plan, on_rows=on_rows, on_progress=on_progress)
 
 
-def _unexpected(error: Exception) -> GatewayError:
+def _unexpected(backend: BackendSession, error: Exception) -> GatewayError:
     """Return the error for findings that do not come from Lodge's data source."""
-    return internal_error(error)
+    log.warning("findings_refused", backend=backend.address, reason=f"{type(error).__name__}: {error}"[:_MAX_REASON])
+    return backend_failed(backend.address, "its answer about the files of a scan is not what it should be")

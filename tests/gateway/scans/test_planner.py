@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from engine.discovery import FINDINGS, encode_schema
 from engine.file_list import FILES, unpack_files
 from engine.file_scan import FileScan
+from engine.scan_signature import SIGNATURE
 from engine.schema import TupleSchema
 from engine.storage.listed_file import ListedFile
 from gateway.backend_rows import decode_rows
@@ -28,6 +29,9 @@ class BackendWithEngine:
 
     async def analyze_schema(self, relation):
         return StructType()
+
+    async def add_artifact(self, name, data):
+        self.files = {name: data}
 
     async def execute(self, plan, *, on_rows, on_progress):
         count = len(unpack_files(plan.root.read.data_source.options[FILES]))
@@ -74,6 +78,7 @@ async def test_gateway_lists_files_only_if_it_may(workspaces, lists_files):
             await plan(workspaces, scan)
     else:
         await plan(workspaces, scan, lists_files=False)
+        assert scan.read.data_source.options.pop(SIGNATURE)
     assert scan == relation(options_of(workspaces))
 
 

@@ -47,6 +47,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         "LODGE_FILE_NOT_FOUND": "42P01",
         "LODGE_INVALID_VALUE": "22018",
         "LODGE_MALFORMED_FILE": "22000",
+        "LODGE_MEMORY_EXCEEDED": "53200",
         "LODGE_NO_FILES": "42KD9",
         "LODGE_NO_READER": "0A000",
         "LODGE_OTHER_ENGINE": "58000",

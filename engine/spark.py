@@ -33,6 +33,7 @@ from engine.error_report import reported_errors
 from engine.errors import ColumnError
 from engine.file_scan import FileScan
 from engine.fingerprint import ENGINE, require_engine
+from engine.memory_limit import limited_memory
 from engine.pruned_files import COUNT_PRUNED, PrunedFilesReport
 from engine.scan.path_filter import IS_NOT_NULL, IS_NULL, PathFilter
 from engine.scan.row_filter import RowFilter
@@ -91,7 +92,8 @@ class LodgeDataSource(datasource.DataSource):
             return StructType()
         _require_gateway(self.options)
         self._is_declared = False
-        return to_spark_schema(FileScan.from_options(self.options).discover())
+        with limited_memory():
+            return to_spark_schema(FileScan.from_options(self.options).discover())
 
     @reported_errors()
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
@@ -194,7 +196,7 @@ class ScanReader(datasource.DataSourceReader):
         freeze_loaded_modules()
         if partition.value is None:  # the directory is empty: without partitions, Spark runs one task with None
             return
-        with reported_errors():
+        with reported_errors(), limited_memory():
             schema = to_arrow_schema(self._schema, timezone=self._scan.options.time_zone)
             batches = self._scan.batches(
                 partition.value, TupleSchema.of(schema), is_declared=self._is_declared, row_filters=self._row_filters

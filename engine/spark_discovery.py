@@ -20,6 +20,7 @@ from engine.discovery import decode_schema, examine, write_findings
 from engine.error_report import reported_errors
 from engine.errors import ScanOptionError
 from engine.file_scan import FileScan
+from engine.memory_limit import limited_memory
 
 DISCOVER = "discover"
 LOCATE = "locate"
@@ -41,7 +42,7 @@ class DiscoveryReader(datasource.DataSourceReader):
         return {**self.__dict__, "_scan": self._scan.without_files()}
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
-        with reported_errors():
+        with reported_errors(), limited_memory():
             numbers = [number for number, _ in partition.value]
             with self._scan.opened_ahead([self._scan.open_later(file) for _, file in partition.value]) as files:
                 yield examine(zip(numbers, files, strict=True), self._scan.examine)
@@ -56,7 +57,7 @@ class LocationReader(datasource.DataSourceReader):
         self._others = others
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
-        with reported_errors():
+        with reported_errors(), limited_memory():
             (file,) = self._scan.listed or ()
             position = self._scan.find_place(file, self._column, decode_schema(self._others))
             yield write_findings(([0], None, position))

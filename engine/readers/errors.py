@@ -2,6 +2,7 @@
 
 FileError
 └── FormatError             LODGE_MALFORMED_FILE
+    ├── MemoryLimitError    LODGE_MEMORY_EXCEEDED
     └── RowTooLongError     LODGE_ROW_TOO_LONG
 """
 
@@ -42,6 +43,20 @@ class RowTooLongError(FormatError):
         self.limit_bytes = limit_bytes
 
 
+class MemoryLimitError(FormatError):
+    """Raised if a part of a file needs more memory than a task may use."""
+
+    condition = "LODGE_MEMORY_EXCEEDED"
+    sql_state = "53200"
+
+    def __init__(self, context: ErrorContext) -> None:
+        super().__init__(
+            context,
+            "the values need more memory than a task may use. Write the file with smaller parts, or exclude it from "
+            "the scan",
+        )
+
+
 @contextmanager
 def format_errors(context: ErrorContext, kind: str) -> Iterator[None]:
     """Convert pyarrow's errors about unreadable contents to FormatError.
@@ -54,13 +69,16 @@ def format_errors(context: ErrorContext, kind: str) -> Iterator[None]:
 
     Raises:
         FormatError: If the contents cannot be read.
+        MemoryLimitError: If the contents need too much memory.
         DuplicateColumnError: If two columns have the same name.
     """
     try:
         yield
     except DuplicateColumnError as error:
         raise DuplicateColumnError(error.first, error.second, context) from None
-    except (pa.ArrowException, OSError, MemoryError, ValueError, OverflowError, KeyError) as error:
+    except MemoryError as error:
+        raise MemoryLimitError(context) from error
+    except (pa.ArrowException, OSError, ValueError, OverflowError, KeyError) as error:
         raise FormatError(context, f"this is not readable as {kind}: {one_line(error)}") from error
 
 

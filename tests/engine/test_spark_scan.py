@@ -179,3 +179,15 @@ def test_instants_are_the_same_in_any_time_zone_of_the_session(read, scan, works
     instants = [frame.selectExpr("unix_micros(tz)", "unix_micros(get(nested, 0).at)") for frame in frames]
     rows = reduce(lambda first, second: first.union(second), instants).collect()
     assert [tuple(row) for row in rows] == [(0, 1), (1_750_000_000_000_001, None), (None, None)] * len(frames)
+
+
+@pytest.mark.slow
+def test_file_that_needs_too_much_memory_is_named_and_the_next_query_works(scan, workspace):
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 1500, pa.int32()), ["x" * 2**22])  # 6 GB of text
+    workspace.write(
+        "a.parquet", written(parquet.write_table, pa.table({"t": texts}), compression="zstd", store_schema=False)
+    )
+    workspace.write("b.csv", "1\n")
+    failure = failure_of(scan(workspace.scan("a.parquet")).selectExpr("max(length(t))"))
+    assert "[LODGE_MEMORY_EXCEEDED] 'a.parquet' in workspace 'dfs', row group 1: " in failure
+    assert scan(workspace.scan("b.csv")).count() == 1

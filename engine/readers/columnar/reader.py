@@ -8,6 +8,7 @@ Guarantees:
    error that includes the column and the unit.
 4. If a file does not match its format, a FormatError is raised. It includes the unit that was being read, if any. This
    also applies to encrypted files. If the size of a file changes before its end is read, a FileChangedError is raised.
+5. Encoded values are decoded in parts of a limited size.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 from engine.context import ErrorContext
 from engine.errors import LoaderStateError
 from engine.readers.columnar.columnar_file import ColumnarFile
+from engine.readers.columnar.decoded_size import bounded_parts
 from engine.readers.columnar.type_mapping import ScanTypes, scan_field, scan_schema
 from engine.readers.errors import FormatError, format_errors
 from engine.readers.stream import ArrowFileAdapter, check_size, open_checked
@@ -132,7 +134,8 @@ class ColumnarReader:
                 for batch in columns.batches(unit, wanted):
                     # Arrow trusts the offsets in a file and does not validate text.
                     batch.validate(full=True)
-                    yield self._types.convert(batch.select(wanted), context), context
+                    for part in bounded_parts(batch.select(wanted)):
+                        yield self._types.convert(part, context), context
 
     def _count(
         self, columns: ColumnarFile, units: Sequence[int]

@@ -1,0 +1,35 @@
+"""Limits the memory of a task.
+
+A file of a few hundred bytes can ask for hundreds of gigabytes, for example with a dictionary that contains one long
+value. Arrow decodes pages and stripes before the engine sees a value. If the system granted the memory, it would end a
+worker, or an executor that others use. With the limit, the allocation fails, and the error names the file.
+"""
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ALLOWED_BYTES = 4 * 1024**3
+"""How much a task may allocate, as address space, beyond what its process has when the task begins."""
+
+_OWN_PAGES = Path("/proc/self/statm")
+
+
+@contextmanager
+def limited_memory(allowed_bytes: int = ALLOWED_BYTES) -> Iterator[None]:
+    """Limit the memory of this process for the duration of the block, on Linux.
+
+    An existing limit that is lower remains.
+    """
+    if not _OWN_PAGES.exists():
+        yield
+        return
+    before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(_OWN_PAGES.read_text().split()[0]) * resource.getpagesize()
+    limits = [each for each in (used + allowed_bytes, soft, hard) if each != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min(limits), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)

@@ -10,6 +10,7 @@
     <root>/.lodge/roots/                  the other roots of this home (:mod:`workspace.files.roots`)
     <root>/.lodge/table-owners/           owners of permanent tables (:mod:`workspace.files.table_owners`)
     <root>/.lodge/scan-schemas/           schemas of scanned files (:mod:`workspace.files.schema_segments`)
+    <root>/.lodge/reserve/                space for records on a full disk (:mod:`workspace.files.space_reserve`)
     <root>/.lodge/home                    the home of this root, unless the root is its own home
     <root>/.lodge/root                    the id of this root
     <root>/.lodge/records                 the id of the session records that refer to the contents of this root
@@ -20,6 +21,7 @@ Everything below a root must be on the same file system, so that renames are ato
 from pathlib import Path
 
 from workspace.files.private_files import make_private_directory
+from workspace.files.space_reserve import SpaceReserve
 from workspace.storage_paths import OWN_DIRECTORY
 
 
@@ -40,6 +42,7 @@ class Layout:
         self.roots = self.own / "roots"
         self.table_owners = self.own / "table-owners"
         self.scan_schemas = self.own / "scan-schemas"
+        self.reserve = self.own / "reserve"
         self.home = self.own / "home"
         self.marker = self.own / "root"
         self.records = self.own / "records"
@@ -54,5 +57,6 @@ class Layout:
             OSError: If a directory cannot be created, or if a link or a file has the same name.
         """
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for directory in (self.own, self.sessions, self.leases, self.staging, self.trash, self.roots):
+        for directory in (self.own, self.sessions, self.leases, self.staging, self.trash, self.roots, self.reserve):
             make_private_directory(directory)
+        SpaceReserve(self.reserve).fill()

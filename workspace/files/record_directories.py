@@ -39,6 +39,7 @@ from pathlib import Path
 from workspace.files.layout import Layout
 from workspace.files.private_files import make_private_directory, open_directory, sync_directory, write_private_file
 from workspace.files.record_versions import ConcurrentChangeError, VersionDirectory, file_name, first_version
+from workspace.files.space_reserve import SpaceReserve
 from workspace.identifiers import RecordName, check_record_name, is_record_name
 from workspace.record_store import RecordExistsError, RecordNotFoundError, RecordsUnavailableError, Version
 from workspace.retries import retry_on
@@ -76,6 +77,7 @@ class RecordDirectories:
 
     def __init__(self, layout: Layout, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._layout = layout
+        self._reserve = SpaceReserve(layout.reserve)
         self._sessions = str(layout.sessions)
         self._monotonic = monotonic
         self._unfinished_since: dict[str, float] = {}
@@ -99,6 +101,7 @@ class RecordDirectories:
                 sync_directory(self._layout.sessions)
             finally:
                 shutil.rmtree(staged, ignore_errors=True)
+        self._reserve.refill()
         return version
 
     def read(self, name: RecordName) -> Content:
@@ -152,7 +155,9 @@ class RecordDirectories:
             RecordNotFoundError: If there is no live directory with the given name.
         """
         with self._convert_errors(name), self._open(name) as directory:
-            return directory.replace(version, content)
+            version = directory.replace(version, content)
+        self._reserve.refill()
+        return version
 
     def delete(self, name: RecordName, version: Version) -> None:
         """Delete a directory whose content still has the given version.
@@ -186,13 +191,13 @@ class RecordDirectories:
             except FileNotFoundError:
                 self._layout.sessions.lstat()  # raises if the storage is missing, and not only the record
                 raise RecordNotFoundError(name, f"The session record [{name}] does not exist.") from None
-            yield VersionDirectory(name, descriptor)
+            yield VersionDirectory(name, descriptor, self._reserve)
 
     def _is_head(self, name: RecordName, version: Version) -> bool:
         """Return whether a directory certainly still has a version. In doubt, it must be read."""
         try:
             with open_directory(f"{self._sessions}/{name}") as descriptor:
-                return VersionDirectory(name, descriptor).is_head(version)
+                return VersionDirectory(name, descriptor, self._reserve).is_head(version)
         except OSError:
             return False
 

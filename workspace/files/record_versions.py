@@ -40,6 +40,7 @@ Guarantees:
    own lookup of names. Every ``HINT_INTERVAL`` changes, the file ``hint`` is replaced. It contains a version that
    existed at some time. It is only a starting point: a missing, damaged or old hint makes a read slower, but never
    changes its result. Therefore, it is not synced to disk.
+6. On a full disk, changes use the space of :mod:`workspace.files.space_reserve`.
 
 Not guaranteed: The number of names is not limited. Each change adds a file until the record is deleted. The file is
 empty after the next change. The names cannot be removed earlier, because they decide the compare-and-swap: a process
@@ -70,6 +71,7 @@ from workspace.files.private_files import (
     scan_directory,
     write_private_file,
 )
+from workspace.files.space_reserve import SpaceReserve, is_full
 from workspace.identifiers import RecordName
 from workspace.record_store import RecordConflictError, RecordNotFoundError, Version
 
@@ -100,11 +102,13 @@ class VersionDirectory:
     Args:
         name: The name of the record, for error messages.
         descriptor: The file descriptor of the open directory. The caller must close it.
+        reserve: The space that changes use on a full disk.
     """
 
-    def __init__(self, name: RecordName, descriptor: int) -> None:
+    def __init__(self, name: RecordName, descriptor: int, reserve: SpaceReserve) -> None:
         self._name = name
         self._descriptor = descriptor
+        self._reserve = reserve
 
     def head(self) -> tuple[Version, bytes] | None:
         """Return the highest version and its content, or None if the directory is dead.
@@ -177,7 +181,7 @@ class VersionDirectory:
         next_version = _next_version(version)
         temporary = f"{secrets.token_hex(8)}.tmp"
         try:
-            write_private_file(temporary, content, self._descriptor)
+            self._write(temporary, content)
             self._link(temporary, file_name(next_version))
         except FileExistsError:
             raise self._refusal() from None
@@ -189,6 +193,13 @@ class VersionDirectory:
             remove_file(file_name(next_version), self._descriptor)
             raise self.not_found()
         return next_version
+
+    def _write(self, temporary: str, content: bytes) -> None:
+        try:
+            write_private_file(temporary, content, self._descriptor)
+        except OSError as error:
+            if not (is_full(error) and self._reserve.take(temporary, content, self._descriptor)):
+                raise
 
     def _link(self, temporary: str, target: str) -> None:
         here = self._descriptor

@@ -35,8 +35,8 @@ KEY_FILE = "lodge-scan-key-"
 WITHOUT_GATEWAY = "LODGE_WITHOUT_GATEWAY"
 """The environment variable of Spark's driver with which the engine accepts scans that no gateway has signed."""
 
-KEY_BYTES = 32
-_KEY_ID = re.compile(r"[0-9a-f]{32}")
+ID_BYTES, KEY_BYTES = 16, 32
+_KEY_ID = re.compile(rf"[0-9a-f]{{{2 * ID_BYTES}}}")
 
 
 class UnsignedScanError(EngineError):

@@ -4,18 +4,18 @@ Each replica has a key of its own, which ends with its process. The key remains 
 that one replica has created can be read after another one has adopted the session.
 """
 
-import secrets
+import os
 from functools import cache
 
 from pyspark.sql.connect.proto import relations_pb2
 
-from engine.scan_signature import KEY_BYTES, SIGNATURE, ScanKey, sign
+from engine.scan_signature import ID_BYTES, KEY_BYTES, SIGNATURE, ScanKey, sign
 
 
 @cache
 def scan_key() -> ScanKey:
     """Return the key of this process."""
-    return ScanKey(secrets.token_hex(16), secrets.token_bytes(KEY_BYTES))
+    return ScanKey(os.urandom(ID_BYTES).hex(), os.urandom(KEY_BYTES))
 
 
 def sign_scan(source: relations_pb2.Read.DataSource) -> None:

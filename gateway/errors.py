@@ -62,6 +62,7 @@ SPARK_CONDITIONS: Mapping[str, SparkCondition] = MappingProxyType(
         "CREATE_VIEW_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS": _condition(
             "21S01", "viewName", "viewColumns", "dataColumns"
         ),
+        "DATA_SOURCE_ALREADY_EXISTS": _condition("42710", "provider"),
         "EXPECT_VIEW_NOT_TABLE.NO_ALTERNATIVE": _condition("42809", "tableName", "operation"),
         "INSERT_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS": _condition(
             "21S01", "tableName", "tableColumns", "dataColumns"

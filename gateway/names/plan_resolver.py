@@ -29,7 +29,7 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, r
 
 from engine.errors import ScanOptionError
 from engine.scan_source import FORMAT, PLANNED, SOURCE_OPTIONS, ScanSource
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, SparkError
 from gateway.names.catalog_calls import resolve_catalog_call
 from gateway.names.embedded_statements import TextPlace
 from gateway.names.name_lookup import ONE_PATH, NameLookup
@@ -170,10 +170,10 @@ class _PlanResolution:
         """Raise an error if a client registers a data source with the name of Lodge's own."""
         if source.name.lower() != FORMAT:
             return False
-        raise GatewayError(
+        raise SparkError(
             "DATA_SOURCE_ALREADY_EXISTS",
-            "42710",
             f"Data source '{source.name}' already exists. Choose a different name for the new data source.",
+            provider=source.name,
         )
 
     def _resolve_relation(self, relation: relations_pb2.Relation) -> bool:

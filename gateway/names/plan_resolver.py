@@ -78,14 +78,11 @@ class PlanResolver(NameLookup):
             return ()
         if isinstance(message, base_pb2.AnalyzePlanRequest) and message.HasField("persist"):
             self.scans.keep_data_frames()
-        scans = find_scans(message)
-        if not scans:
-            if uses_engine(message):
-                await self.scans.bring_engine()
+        if not uses_engine(message):
             return ()
         spark_formats = self.settings.first_readers if may_replace_scans(message) else ()
         single = find_single_uses(_find_executed(message), self.settings.dialect)
-        return await self.scans.plan(scans, spark_formats, single)
+        return await self.scans.plan(find_scans(message), spark_formats, single)
 
     async def explain_scans(self, message: Message) -> Sequence[ScanSummary]:
         """Plan the scans in a message that explains a statement, and count the files that conditions exclude.

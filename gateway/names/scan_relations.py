@@ -10,7 +10,7 @@ Source: [scan-framework], [architecture "Engine"], [spark-connect-proto], ``rela
 import re
 import secrets
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -180,15 +180,16 @@ def _to_relation(
 
 def uses_engine(message: Message) -> bool:
     """Return whether a plan whose names are resolved has scans, or a SQL text with the options of one."""
-    found = find_messages_with_names(message)
-    relations = [each for each in found if isinstance(each, relations_pb2.Relation)]
-    return any(each.read.data_source.format == FORMAT or is_signed_text(each.sql.query) for each in relations)
+    return any(each.read.data_source.format == FORMAT or is_signed_text(each.sql.query) for each in _relations(message))
 
 
 def find_scans(message: Message) -> Sequence[relations_pb2.Relation]:
     """Return the scan relations in a plan whose names are resolved."""
-    relations = (each for each in find_messages_with_names(message) if isinstance(each, relations_pb2.Relation))
-    return [each for each in relations if each.read.data_source.format == FORMAT]
+    return [each for each in _relations(message) if each.read.data_source.format == FORMAT]
+
+
+def _relations(message: Message) -> Iterator[relations_pb2.Relation]:
+    return (each for each in find_messages_with_names(message) if isinstance(each, relations_pb2.Relation))
 
 
 def generate_alias(path: str, length: int) -> str:

@@ -19,7 +19,7 @@ from engine.scan_source import FORMAT, TASK
 from engine.spark_discovery import COLUMN, DISCOVER, LOCATE, OTHERS
 from engine.storage.listed_file import ListedFile
 from gateway.backend_rows import MAX_BYTES, BackendRowsError, decode_rows, is_bytes, is_integers, is_text
-from gateway.backend_session import BackendSession, OnProgress, OnRows
+from gateway.backend_session import BackendSession, OnProgress
 from gateway.errors import GatewayError, backend_failed
 from gateway.pools import Pool
 from gateway.scans.scan_signatures import sign_scan
@@ -46,7 +46,7 @@ async def find_schemas(
         backend: The session in which the job runs.
         options: The options of the scan.
         files: The files to examine.
-        threads: The threads that pack the list of files, and read the findings.
+        threads: The threads that pack the list of files, sign the scan, and read the findings.
         on_schema: Called in a thread with files and their schema, as soon as a task has examined them. Therefore the
             work of a job that ends early is not lost.
         on_progress: Called with each progress message of the job.
@@ -56,7 +56,7 @@ async def find_schemas(
         BackendError: If the job fails.
         GatewayError: If the job did not return what it should.
     """
-    packed = await threads.run_or_abandon(pack_files, files)
+    plan = await threads.run_or_abandon(_build_plan, {**options, TASK: DISCOVER}, files)
     findings: list[Mapping[str, Any]] = []
 
     rows_left, bytes_left = len(files), MAX_BYTES  # each row names a file, and no file is named twice
@@ -76,7 +76,7 @@ async def find_schemas(
         await threads.run_or_abandon(take, rows)
 
     try:
-        await _run(backend, {**options, TASK: DISCOVER, FILES: packed}, take_in_thread, on_progress)
+        await backend.execute(plan, on_rows=take_in_thread, on_progress=on_progress)
         return await threads.run_or_abandon(read_findings, findings, len(files))
     except (BackendRowsError, pa.ArrowException, ValueError, KeyError, TypeError, IndexError) as error:
         raise _unexpected(backend, error) from error
@@ -90,30 +90,29 @@ async def find_place(backend: BackendSession, options: Mapping[str, str], confli
         GatewayError: If the job did not return what it should.
     """
     others = base64.b64encode(encode_schema(conflict.others)).decode()
-    of_conflict = {COLUMN: conflict.error.column, OTHERS: others, FILES: pack_files([conflict.file])}
+    of_conflict = {TASK: LOCATE, COLUMN: conflict.error.column, OTHERS: others}
     found: list[Mapping[str, Any]] = []
 
     async def take(rows: bytes) -> None:
         found.extend(decode_rows(rows, _COLUMNS, max_rows=1 - len(found)))
 
     try:
-        await _run(backend, {**options, TASK: LOCATE, **of_conflict}, take)
+        await backend.execute(_build_plan({**options, **of_conflict}, [conflict.file]), on_rows=take)
         (row,) = found
         return str(row["error"])
     except (BackendRowsError, ValueError) as error:
         raise _unexpected(backend, error) from error
 
 
-async def _run(
-    backend: BackendSession, options: Mapping[str, str], on_rows: OnRows, on_progress: OnProgress | None = None
-) -> None:
+def _build_plan(options: Mapping[str, str], files: Sequence[ListedFile]) -> base_pb2.Plan:
     plan = base_pb2.Plan()
     read = plan.root.read.data_source
     read.format = FORMAT
     read.schema = FINDINGS_DDL
     read.options.update(options)
+    read.options[FILES] = pack_files(files)
     sign_scan(read)
-    await backend.execute(plan, on_rows=on_rows, on_progress=on_progress)
+    return plan
 
 
 def _unexpected(backend: BackendSession, error: Exception) -> GatewayError:

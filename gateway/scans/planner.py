@@ -115,14 +115,6 @@ class ScanPlanner:
         """
         self._persisting[session.backend.server_side_session_id] = True
 
-    async def bring_engine(self, session: "SessionScans") -> None:
-        """Bring the engine to the backend of a session.
-
-        Raises:
-            GatewayError: If the backend cannot run the engine.
-        """
-        await self._engines.require(session.backend)
-
     async def plan(
         self,
         scans: Iterable[Relation],
@@ -130,10 +122,10 @@ class ScanPlanner:
         spark_formats: Collection[str] = (),
         single: Sequence[Relation] = (),
     ) -> Sequence[ScanSummary]:
-        """Add the files and the schema to scans, in place.
+        """Add the files and the schema to scans, in place, and bring the engine to the backend.
 
         Args:
-            scans: The relations of the scans.
+            scans: The relations of the scans. There are none if only the SQL text contains the options of a scan.
             session: The session of the client.
             spark_formats: The formats of the files that Spark's own readers may read.
             single: The scans that have only one use (:mod:`gateway.scans.single_use`). Spark may push filters down to
@@ -146,12 +138,10 @@ class ScanPlanner:
             GatewayError: If a file cannot be listed or examined, the schemas of two files conflict, or the backend
                 cannot run the engine.
         """
-        found = list(scans)
-        if found:
-            await self._engines.require(session.backend)
+        await self._engines.require(session.backend)
         summaries = []
         is_persisting = session.backend.server_side_session_id in self._persisting
-        for scan in found:
+        for scan in scans:
             source = scan.read.data_source
             if not is_of_gateway(source.options, session.workspaces):
                 continue  # without a signature, the engine refuses it
@@ -188,9 +178,10 @@ class ScanPlanner:
         source.schema = planned.schema
         source.options[FILES] = planned.files
         source.options[PLANNED] = "true"
-        sign_scan(source)
         of_engine = source
-        if split is not None:
+        if split is None:
+            await self._reads.run_or_abandon(sign_scan, source)
+        else:
             of_engine = relations_pb2.Read.DataSource()
             of_engine.CopyFrom(source)
             await self._reads.run_or_abandon(_replace, relation, split, scan.source.workspace, planned)
@@ -256,10 +247,6 @@ class SessionScans:
     def keep_data_frames(self) -> None:
         """See :meth:`ScanPlanner.keep_data_frames`."""
         self.planner.keep_data_frames(self)
-
-    async def bring_engine(self) -> None:
-        """See :meth:`ScanPlanner.bring_engine`."""
-        await self.planner.bring_engine(self)
 
     async def plan(
         self,

@@ -19,7 +19,6 @@ import hmac
 import json
 import os
 import re
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,7 +104,7 @@ def _digest(options: Mapping[str, str], secret: bytes) -> str:
 def _read_key(directory: Path, id_: str) -> bytes | None:
     path = directory / f"{KEY_FILE}{id_}"
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
+        if not path.is_file():
             return None
         with path.open("rb") as file:
             secret = file.read(KEY_BYTES + 1)

@@ -41,7 +41,7 @@ from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
 from pyspark.sql.types import StructType
 
 from gateway.backend_rows import BackendRowsError, decode_rows, is_boolean
-from gateway.backends import SERVICE, Backend
+from gateway.backends import SERVICE, Backend, require_answer
 from gateway.error_status import Metadata, condition_of
 from gateway.errors import OPERATION_NOT_FOUND, BackendError, GatewayError, SparkError, backend_failed
 from gateway.session_settings import SETTING_DEFAULTS, SessionSettings
@@ -524,7 +524,7 @@ class BackendSession:
                     raise failure from error
                 del failure
             else:
-                return response
+                return require_answer(response, self._backend)
             await asyncio.sleep(_REPEAT_PAUSE_SECONDS)
 
     def _decode(self, kind: type[_Answer], data: bytes) -> _Answer:
@@ -535,7 +535,7 @@ class BackendSession:
         """
         try:
             return kind.FromString(data)
-        except (DecodeError, TypeError) as error:  # there is no answer if the backend ends a call without one
+        except DecodeError as error:
             raise self._failed("its answer cannot be decoded") from error
 
     def _failed(self, problem: str) -> GatewayError:

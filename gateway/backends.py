@@ -14,6 +14,7 @@ from gateway.connections.backend_address import BackendAddress
 from gateway.connections.backend_channel import KEEPALIVE_SECONDS, BackendChannel
 from gateway.connections.backend_credentials import BackendAccess, BackendCredentials
 from gateway.connections.channel_pool import ChannelPool
+from gateway.errors import backend_failed
 from workspace.identifiers import Principal, RecordName
 from workspace.records import SessionRecord
 
@@ -110,6 +111,17 @@ class Backend:
     def _connect(self) -> tuple[ChannelPool, ChannelPool]:
         connect = partial(BackendChannel, self._parsed, self._credentials, self._keepalive_seconds)
         return ChannelPool(connect), ChannelPool(connect)
+
+
+def require_answer(response: bytes | None, backend: Backend) -> bytes:
+    """Return the response, which gRPC leaves out if the backend ends a call without one.
+
+    Raises:
+        GatewayError: If there is none.
+    """
+    if not isinstance(response, bytes):
+        raise backend_failed(backend.address, "it ended a call without an answer")
+    return response
 
 
 def _is_loopback(host: str) -> bool:

@@ -27,10 +27,10 @@ import tenacity
 from grpc import aio
 
 from gateway.admission.admission import AdmittedCall
-from gateway.backends import SERVICE, Backend
+from gateway.backends import SERVICE, Backend, require_answer
 from gateway.drain import Drain
 from gateway.error_status import Metadata, forwardable
-from gateway.errors import GatewayError, backend_failed
+from gateway.errors import GatewayError
 from gateway.futures import retrieve_error
 from gateway.requests import Request
 
@@ -139,18 +139,7 @@ async def forward_unary(backend: Backend, method: str, request: bytes, context: 
                 call = backend.unary(method)(request, **call_arguments(context))
                 response = await call
     await _pass_metadata(call, context)
-    return _require_answer(response, backend)
-
-
-def _require_answer(response: bytes | None, backend: Backend) -> bytes:
-    """Return the response, which gRPC leaves out if the backend ends a call without one.
-
-    Raises:
-        GatewayError: If there is none.
-    """
-    if not isinstance(response, bytes):
-        raise backend_failed(backend.address, "it ended a call without an answer")
-    return response
+    return require_answer(response, backend)
 
 
 def _repetitions() -> tenacity.AsyncRetrying:
@@ -178,7 +167,7 @@ async def forward_upload(backend: Backend, method: str, requests: RequestStream,
     with _raise_error_of(requests):
         response: bytes = await call
     await _pass_metadata(call, context)
-    return _require_answer(response, backend)
+    return require_answer(response, backend)
 
 
 async def forward_responses(

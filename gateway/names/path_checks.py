@@ -119,10 +119,7 @@ class PathChecks:
         if _FORWARDED.encode() not in data and KEY_FILE.encode() not in data:
             return
         async with self._pools.reserve(len(data), MAX_FIELDS):
-            names = await self._pools.parse(len(data), _artifact_names, data)
-            paths = [name.removeprefix(_FORWARDED) for name in names if name.startswith(_FORWARDED)]
-            path = await self._pools.parse(len(data), _find_first_refused, self._fence(), paths)
-        self._refuse_names_of_keys(names)
+            path = await self._pools.parse(len(data), _find_refused_artifact, self._fence(), data)
         if path is not None:
             raise self._refused(path)
 
@@ -154,7 +151,8 @@ class PathChecks:
         return (each for each in texts if each.text and not (each.qualifier and workspaces.match(each.qualifier)))
 
     async def _check_texts(self, texts: Sequence[PathText]) -> None:
-        self._refuse_names_of_keys(each.text for each in texts)
+        if name := _find_name_of_key(each.text for each in texts):
+            raise self._refused(name)
         fence, reads = self._fence(), self._workspaces.reads
         size_characters = sum(len(each.text) for each in texts)
         refused = await self._pools.parse(size_characters, _find_refused, fence, texts)
@@ -188,20 +186,12 @@ class PathChecks:
             return False
         return not directory.name.startswith(".") and build_permanent_scan(directory) is not None
 
-    def _refuse_names_of_keys(self, paths: Iterable[str]) -> None:
-        path = next((path for path in paths if KEY_FILE in path), None)
-        if path is not None:
-            shown = path[:_SHOWN_CHARACTERS]
-            self._audit.access_refused(target="file", name=shown, reason="Only Lodge adds keys that sign scans.")
-            raise GatewayError(
-                "LODGE_PATH_REFUSED",
-                "42501",
-                f"The path [{shown}] contains [{KEY_FILE}]. Only Lodge adds files with this name to a session. Use "
-                "another name.",
-            )
-
     def _refused(self, path: str) -> GatewayError:
         shown = path[:_SHOWN_CHARACTERS]
+        if KEY_FILE in path:
+            self._audit.access_refused(target="file", name=shown, reason="Only Lodge adds keys that sign scans.")
+            problem = f"The path [{shown}] contains [{KEY_FILE}]. Only Lodge adds files with this name to a session. "
+            return GatewayError("LODGE_PATH_REFUSED", "42501", f"{problem}Use another name.")
         self._audit.access_refused(target="file", name=shown, reason="The path may lead into the temporary workspace.")
         name = self._workspaces.now.temporary.name
         if len(path) > MAX_PATH_CHARACTERS:
@@ -216,14 +206,16 @@ class PathChecks:
         )
 
 
-def _artifact_names(data: bytes) -> Sequence[str]:
-    """Return the names of the artifacts in a message of ``AddArtifacts``."""
+def _find_refused_artifact(fence: PathFence, data: bytes) -> str | None:
+    """Return the first name of an artifact that a key could have, or else the first path that the fence refuses."""
     message = _decode(base_pb2.AddArtifactsRequest, data)
-    return [*(artifact.name for artifact in message.batch.artifacts), message.begin_chunk.name]
+    names = (*(artifact.name for artifact in message.batch.artifacts), message.begin_chunk.name)
+    paths = (name.removeprefix(_FORWARDED) for name in names if name.startswith(_FORWARDED))
+    return _find_name_of_key(names) or next((path for path in paths if fence.refuses(path)), None)
 
 
-def _find_first_refused(fence: PathFence, paths: Sequence[str]) -> str | None:
-    return next((path for path in paths if fence.refuses(path)), None)
+def _find_name_of_key(paths: Iterable[str]) -> str | None:
+    return next((path for path in paths if KEY_FILE in path), None)
 
 
 def _decode(kind: type[_Message], data: bytes) -> _Message:

@@ -21,7 +21,7 @@ import structlog
 from gateway.audit import Audit
 from gateway.authentication.identity import Identity
 from gateway.authorization.authorization import Authorization
-from gateway.errors import GatewayError
+from gateway.errors import STORAGE_UNAVAILABLE, GatewayError
 from gateway.futures import retrieve_error
 from gateway.operations import Operations
 from gateway.responses import Response, build_row_response, build_sql_response
@@ -131,7 +131,7 @@ class SessionAdministration:
             return  # the session has ended already
         except RecordConflictError as error:
             raise GatewayError(
-                "LODGE_STORAGE_UNAVAILABLE",
+                STORAGE_UNAVAILABLE,
                 "58030",
                 f"Session [{record.session_uuid}] changes too often to be closed now. Try again.",
             ) from error

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from engine.arrow_types import inner_fields
+from engine.arrow_types import is_bytes, is_text
+from engine.result_set.storage_types import to_storage_type
 
 MAX_DECODED_BYTES = 64 * 1024 * 1024
 
@@ -20,7 +21,7 @@ _VIEW_WORDS = _VIEW_BYTES // 4
 
 def bounded_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a batch in parts that decode to at most ``MAX_DECODED_BYTES``, or consist of one row."""
-    if not any(_is_encoded(type_) for type_ in batch.schema.types):
+    if all(to_storage_type(type_) == type_ for type_ in batch.schema.types):
         yield batch
         return
     pending = [batch]
@@ -59,24 +60,12 @@ def _children(array: pa.Array) -> Sequence[pa.Array]:
     return [array.flatten()] if pt.is_nested(type_) and not pt.is_union(type_) else []
 
 
-def _is_encoded(type_: pa.DataType) -> bool:
-    kinds = (
-        pt.is_dictionary,
-        pt.is_run_end_encoded,
-        pt.is_string_view,
-        pt.is_binary_view,
-        pt.is_list_view,
-        pt.is_large_list_view,
-    )
-    return any(is_kind(type_) for is_kind in kinds) or any(_is_encoded(field.type) for field in inner_fields(type_))
-
-
 def _value_sizes(values: pa.Array) -> pa.Array:
     """Return the size of each value, as integers of 64 bits."""
     type_ = values.type
     if pt.is_string_view(type_) or pt.is_binary_view(type_):
         return pa.array(_view_lengths(values), pa.int64())
-    if any(kind(type_) for kind in (pt.is_string, pt.is_large_string, pt.is_binary, pt.is_large_binary)):
+    if is_text(type_) or is_bytes(type_):
         return pc.fill_null(pc.binary_length(values).cast(pa.int64()), 0)
     return pa.array(np.full(len(values), _largest_value(values), np.int64))
 

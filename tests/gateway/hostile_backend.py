@@ -1,26 +1,22 @@
-"""A backend that attacks its gateway. A real gRPC server on loopback.
+"""A backend that attacks its gateway, as a real gRPC server on loopback.
 
 It answers like Spark, until a test chooses another answer for a method.
 """
 
-import asyncio
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2, types_pb2
 
-STREAMS = frozenset({"ExecutePlan", "ReattachExecute"})
+from tests.identity.background_server import BackgroundServer
 
 Answers = Callable[[bytes], AsyncIterator[bytes]]
 """The answers to a request."""
 
 
-class HostileBackend:
+class HostileBackend(BackgroundServer):
     """A backend. Use it as a context manager.
 
     Attributes:
@@ -31,25 +27,14 @@ class HostileBackend:
     def __init__(self) -> None:
         self.answers: dict[str, Answers] = {}
 
-    @contextmanager
-    def serve(self) -> Iterator["HostileBackend"]:
-        loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=loop.run_forever, daemon=True)
-        thread.start()
-        server = asyncio.run_coroutine_threadsafe(self._start(), loop).result(30)
-        try:
-            yield self
-        finally:
-            asyncio.run_coroutine_threadsafe(server.stop(0), loop).result(30)
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(30)
+    async def start(self) -> None:
+        self._server = aio.server(options=[("grpc.max_send_message_length", -1)])
+        self._server.add_generic_rpc_handlers((_Methods(self),))
+        self.address = f"sc://127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        await self._server.start()
 
-    async def _start(self) -> Any:
-        server = aio.server(ThreadPoolExecutor(1), options=[("grpc.max_send_message_length", -1)])
-        server.add_generic_rpc_handlers((_Methods(self),))
-        self.address = f"sc://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-        await server.start()
-        return server
+    async def stop(self) -> None:
+        await self._server.stop(0)
 
 
 class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no types

@@ -1,4 +1,4 @@
-"""Backends that send something else than Spark. The gateway ends each statement, and goes on for others.
+"""Backends whose answers differ from those of Spark. The gateway ends each statement, and serves other requests.
 
 Each test uses a real gateway in a process of its own.
 """
@@ -34,8 +34,7 @@ MEBIBYTE = 2**20
 
 @pytest.fixture(scope="module")
 def backend():
-    backend = HostileBackend()
-    with backend.serve():
+    with HostileBackend() as backend:
         yield backend
 
 

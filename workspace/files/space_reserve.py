@@ -1,8 +1,8 @@
 """Space that changes of session records use on a full disk.
 
-On a full disk, tables cannot be written. But a client must be able to drop a table or to close a session, because this
-frees the disk, and each of them changes a record. Therefore some files occupy space beforehand. On a full disk, a
-change moves one of them to its place and overwrites it, so nobody else can take its space.
+On a full disk, a client must still be able to drop a table or close a session, because this frees space. Both change a
+record. Therefore, this module creates files that reserve space. On a full disk, a change of a record moves one of these
+files to its own directory and overwrites it. No other process can use the space in between.
 
 Guarantees:
 

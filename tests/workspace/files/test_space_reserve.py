@@ -1,6 +1,6 @@
 """Changes of session records on a full disk. Numbers in names are the guarantees of the module."""
 
-import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import pytest
 from tests.fixture_types import InProcesses
 from tests.own_mounts import fill_disk, mount_small_disk, with_own_mounts
 from tests.records import a_record
+from workspace.files.private_files import open_directory
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.files.space_reserve import COUNT, FILE_BYTES, SpaceReserve
@@ -22,12 +23,15 @@ def directory(tmp_path):
     return path
 
 
-def descriptor(path):
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[int]:
+    """The descriptor of the directory into which files are moved."""
+    with open_directory(tmp_path) as descriptor:
+        yield descriptor
 
 
-def test_guarantee_1_each_file_is_taken_once(directory, tmp_path):
-    reserve, target = SpaceReserve(directory), descriptor(tmp_path)
+def test_guarantee_1_each_file_is_taken_once(directory, tmp_path, target):
+    reserve = SpaceReserve(directory)
     assert not reserve.take("none", b"x", target)
     reserve.fill()
     names = [str(number) for number in range(COUNT)]
@@ -40,9 +44,9 @@ def test_guarantee_1_each_file_is_taken_once(directory, tmp_path):
     assert len(list(directory.iterdir())) == COUNT
 
 
-def test_guarantee_2_file_with_too_little_space_is_not_used(directory, tmp_path):
+def test_guarantee_2_file_with_too_little_space_is_not_used(directory, tmp_path, target):
     (directory / "0").touch()  # the process died while it created the file
-    reserve, target = SpaceReserve(directory), descriptor(tmp_path)
+    reserve = SpaceReserve(directory)
     assert not reserve.take("new", b"x", target)
     assert not (tmp_path / "new").exists()
     (directory / "1").touch()

@@ -73,6 +73,7 @@ _BUFFER_BYTES = 1024 * 1024
 
 _COPYING = "._COPYING_"
 """The end of the name of a file that `hdfs dfs -put` has not finished."""
+_JAVA_OPTIONS = ("-Xrs", "-Xms8m")
 _HDFS_REQUEST_SECONDS = 8.0
 """A path that does not answer needs three requests, and planning waits 30 seconds for a listing."""
 
@@ -382,11 +383,12 @@ def _connect_to_hdfs(host: str, port: int) -> fs.FileSystem:
     """Return the file system of a NameNode, or of a name service in the settings of Hadoop.
 
     With its own limits, Hadoop waits minutes for a server that does not answer. Without ``-Xrs``, its Java virtual
-    machine replaces the handlers of this process for SIGTERM and SIGHUP, and ends the process.
+    machine replaces the handlers of this process for SIGTERM and SIGHUP, and ends the process. Without ``-Xms``, it
+    begins with a 64th of the machine's memory, which can be more than the memory limit of a task.
     """
-    options = os.environ.get("LIBHDFS_OPTS", "")
-    if "-Xrs" not in options.split():
-        os.environ["LIBHDFS_OPTS"] = f"{options} -Xrs".lstrip()
+    options = os.environ.get("LIBHDFS_OPTS", "").split()
+    missing = [each for each in _JAVA_OPTIONS if not any(option.startswith(each[:4]) for option in options)]
+    os.environ["LIBHDFS_OPTS"] = " ".join([*missing, *options])
     connect, request = str(int(_CONNECT_SECONDS * 1000)), str(int(_HDFS_REQUEST_SECONDS * 1000))
     limits = {
         "ipc.client.connect.timeout": connect,

@@ -218,8 +218,30 @@ def test_process_without_a_client_is_named(tmp_path):  # 4
     assert "'d' in workspace 'lake' cannot be read: the process has no HDFS client" in result.stderr
 
 
-@pytest.mark.parametrize(("before", "after"), [("", "-Xrs"), ("-Xmx1g", "-Xmx1g -Xrs"), ("-Xrs -Xmx1g", "-Xrs -Xmx1g")])
-def test_client_leaves_signals_to_the_process(hdfs_server, monkeypatch, before, after):
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "-Xrs -Xms8m"),
+        ("-Xmx1g", "-Xrs -Xms8m -Xmx1g"),
+        ("-Xrs -Xmx1g", "-Xms8m -Xrs -Xmx1g"),
+        ("-Xms1g", "-Xrs -Xms1g"),
+    ],
+)
+def test_client_leaves_signals_and_memory_to_the_process(hdfs_server, monkeypatch, before, after):
     monkeypatch.setenv("LIBHDFS_OPTS", before)
     _connect.__wrapped__(hdfs_server.uri("/"))
     assert os.environ["LIBHDFS_OPTS"] == after
+
+
+def test_client_starts_under_the_memory_limit_of_a_large_machine(lake):
+    lake.put("d/a.json")
+    program = f"""
+from engine.memory_limit import limited_memory
+from engine.storage.files import list_files
+from engine.scan_source import ScanSource
+with limited_memory():
+    print(*[file.path for file in list_files({lake.source("d")!r})])
+"""
+    variables = os.environ | {"LIBHDFS_OPTS": "-XX:MaxRAM=1t", "PYTHONPATH": str(REPOSITORY)}
+    result = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=False)
+    assert result.stdout.split() == ["d/a.json"], result.stderr

@@ -91,17 +91,17 @@ def test_memory_of_a_task_is_limited_and_then_as_before(tmp_path):
     program = """
 import resource
 from engine.memory_limit import limited_memory
-before = resource.getrlimit(resource.RLIMIT_AS)
+before = resource.getrlimit(resource.RLIMIT_DATA)
 with limited_memory(100 << 20):
     try:
         bytearray(200 << 20)
     except MemoryError:
         print("refused")
 bytearray(200 << 20)
-assert resource.getrlimit(resource.RLIMIT_AS) == before
-resource.setrlimit(resource.RLIMIT_AS, (1 << 40, before[1]))
+assert resource.getrlimit(resource.RLIMIT_DATA) == before
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 40, before[1]))
 with limited_memory(1 << 50):
-    print(resource.getrlimit(resource.RLIMIT_AS)[0] == 1 << 40)
+    print(resource.getrlimit(resource.RLIMIT_DATA)[0] == 1 << 40)
 """
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout.split() == ["refused", "True"]

@@ -31,7 +31,7 @@ from tests.cluster.kubeconfig import Server
 from tests.cluster.machines.machine import Machine
 from tests.cluster.machines.machines import Machines
 from tests.cluster.nodes import READY_SECONDS, Node, is_ready
-from tests.cluster.processes import Process, wait_until
+from tests.cluster.processes import REQUEST_SECONDS, ClusterError, Process, wait_until
 
 NAMESPACE_SECONDS = 90.0
 
@@ -85,7 +85,7 @@ class Cluster:
             if machines is not None:
                 self.apply(machines.objects())
                 self.machines = machines.start(self._plane.server)
-                wait_until(self._are_machines_ready, "all nodes are ready", READY_SECONDS)
+                self._wait_for_machines()
             self._stack = stack.pop_all()
         return self
 
@@ -179,9 +179,20 @@ class Cluster:
         node.start()
         return node
 
-    def _are_machines_ready(self) -> bool:
-        nodes = CoreV1Api(self.client).list_node().items
-        return sum(is_ready(node) for node in nodes) >= self._machine_count
+    def _wait_for_machines(self) -> None:
+        core = CoreV1Api(self.client)
+        ready: set[str] = set()
+
+        def are_ready() -> bool:
+            ready.update(node.metadata.name for node in core.list_node().items if is_ready(node))
+            return len(ready) == self._machine_count
+
+        try:
+            wait_until(are_ready, "all nodes are ready", READY_SECONDS, REQUEST_SECONDS)
+        except ClusterError as error:
+            states = [f"{node.metadata.name}: {node.status.conditions}" for node in core.list_node().items]
+            logs = [machine.log_ends() for machine in self.machines if machine.name not in ready]
+            raise ClusterError("\n".join([str(error), *states, *logs])) from None
 
     @staticmethod
     def _has_default_account(core: CoreV1Api, namespace: str) -> bool:

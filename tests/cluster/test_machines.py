@@ -4,6 +4,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.error import URLError
 
@@ -210,6 +211,20 @@ def test_node_without_network_is_lost_until_the_network_returns(real_cluster: Cl
     machine.cut_network()
     wait_until(lambda: not is_ready(core.read_node_status(machine.name)), f"{machine.name} is not ready", SECONDS)
     machine.restore_network()
+    wait_until(lambda: is_ready(core.read_node_status(machine.name)), f"{machine.name} is ready", SECONDS)
+
+
+def test_program_of_a_node_that_ends_is_started_again(real_cluster: Cluster) -> None:
+    core = CoreV1Api(real_cluster.client)
+    machine = real_cluster.machines[0]
+
+    def last_heartbeat() -> datetime:
+        conditions = core.read_node_status(machine.name).status.conditions
+        return next(each.last_heartbeat_time for each in conditions if each.type == "Ready")
+
+    machine.run("pkill", "-KILL", "-x", "containerd|kubelet-program")
+    before = last_heartbeat() + timedelta(seconds=2)  # a heartbeat may be on its way
+    wait_until(lambda: last_heartbeat() > before, "the kubelet reports again", SECONDS)
     wait_until(lambda: is_ready(core.read_node_status(machine.name)), f"{machine.name} is ready", SECONDS)
 
 

@@ -46,13 +46,24 @@ echo 1 > /proc/sys/net/bridge/bridge-nf-call-iptables || true
 rm -rf "$directory/containerd.sock" "$directory/kubelet/pods" "$directory/networks"
 mkdir -p "$directory/kubelet" "$directory/networks"
 
-"$directory/policy-agent" > "$directory/policy-agent.log" 2>&1 &
-"$directory/containerd" --config "$directory/containerd.toml" > "$directory/containerd.log" 2>&1 &
+# Runs a program, and starts it again when it ends, like the service manager of a machine. A kubelet ends, for example,
+# when the container runtime does not answer its first request.
+keep_running() {
+    local log=$directory/$1.log
+    shift
+    while true; do
+        "$@" || true
+        echo "ended and is started again: $1"
+        sleep 0.5
+    done >> "$log" 2>&1
+}
+
+keep_running policy-agent "$directory/policy-agent" &
+keep_running containerd "$directory/containerd" --config "$directory/containerd.toml" &
 until [ -S "$directory/containerd.sock" ]; do sleep 0.05; done
-nice -n -5 "$directory/kubelet-program" --config "$directory/kubelet.yaml" --kubeconfig "$directory/kubelet.kubeconfig" \
-    --root-dir "$directory/kubelet" --hostname-override "$name" --node-ip "$address" > "$directory/kubelet.log" 2>&1 &
-"$directory/kube-proxy" --config "$directory/kube-proxy.yaml" --hostname-override "$name" \
-    > "$directory/kube-proxy.log" 2>&1 &
+keep_running kubelet nice -n -5 "$directory/kubelet-program" --config "$directory/kubelet.yaml" \
+    --kubeconfig "$directory/kubelet.kubeconfig" --root-dir "$directory/kubelet" --hostname-override "$name" \
+    --node-ip "$address" &
+keep_running kube-proxy "$directory/kube-proxy" --config "$directory/kube-proxy.yaml" --hostname-override "$name" &
 touch /run/started
 wait
-sleep infinity

@@ -109,6 +109,11 @@ class Machine:
         """Add the images of an archive in the format of ``docker save``."""
         import_image(self.directory / "containerd.sock", archive)
 
+    def log_ends(self) -> str:
+        """Return the ends of the logs of its programs."""
+        ends = [f"{log}:\n{log.read_text(errors='replace')[-4000:]}" for log in sorted(self.directory.glob("*.log"))]
+        return "\n".join(ends)
+
     def _write_settings(self) -> None:
         directory = self.directory
         for name, source in (

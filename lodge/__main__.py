@@ -1,7 +1,27 @@
-"""Entry point of ``python -m lodge``."""
+"""Entry point of the command ``lodge`` and of ``python -m lodge``."""
 
+import atexit
+import os
 import sys
 
 from lodge.cli import main
 
-sys.exit(main())
+
+def run() -> None:
+    """Run the command, and end the process without the finalization of Python.
+
+    During finalization, Python ends a thread that wants to run in the middle of its function. If a library in C or C++
+    is part of the call, the process can abort, so that a gateway that stopped in order ends with an error.
+    """
+    status = main()
+    atexit._run_exitfuncs()  # noqa: SLF001 - Python has no public function for it
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        sys.exit(status or 1)
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    run()

@@ -53,7 +53,7 @@ class HdfsServer(StorageServer):
 
     def _process(self, directory: Path) -> Process:
         is_ready = directory / "is_ready"
-        java = ["java", "-Xmx512m", f"-Djava.io.tmpdir={directory}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        java = ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Djava.io.tmpdir={directory}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         addresses = [f"-nnport={self.port}", "-datanodes=1", "-format", f"-writeDetails={is_ready}"]
         place = ["-D", f"hdfs.minidfs.basedir={directory / 'data'}"]
         jars = f"{program('hdfs-jars')}/*"

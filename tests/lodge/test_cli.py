@@ -83,3 +83,28 @@ def test_address_in_use_is_one_line_and_status_1(lodge: Any) -> None:
     assert "Traceback" not in done.stderr
     assert f"127.0.0.1:{port}" in done.stderr.splitlines()[-1]
     assert "--listen" in done.stderr.splitlines()[-1]
+
+
+def test_process_ends_without_the_finalization_of_python():
+    program = """
+import atexit
+from lodge import __main__ as entry
+
+class Finalized:
+    def __del__(self):
+        print("finalized", flush=True)
+
+entry.finalized = Finalized()
+entry.main = lambda: print("buffered") or 3
+atexit.register(print, "closed")
+entry.run()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout.split()) == (3, ["buffered", "closed"])
+
+
+def test_output_that_cannot_be_written_is_an_error():
+    program = 'from lodge import __main__ as entry; entry.main = lambda: print("lost") or 0; entry.run()'
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run([sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert ended.returncode != 0

@@ -14,7 +14,7 @@ def run() -> None:
     is part of the call, the process can abort, so that a gateway that stopped in order ends with an error.
     """
     status = main()
-    atexit._run_exitfuncs()  # noqa: SLF001 - Python has no public function for it
+    atexit._run_exitfuncs()  # Python has no public function for it
     try:
         sys.stdout.flush()
         sys.stderr.flush()

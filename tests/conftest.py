@@ -20,6 +20,7 @@ from pyspark.sql.connect.session import SparkSession
 from lodge.embedded_spark import link_spark
 from tests.cluster.processes import DIES_WITH_PARENT, children_of
 from tests.lodge_forks import ForkedLodge
+from tests.quick_java import QUICK_JAVA_OPTIONS
 from tests.spark_home import class_archive, shared_home
 
 pytest_plugins = [
@@ -39,7 +40,6 @@ settings.load_profile("lodge")
 REPOSITORY = Path(__file__).parents[1]
 START_SECONDS = 240
 STOP_SECONDS = 30
-QUICK_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"  # tests end before optimised code pays off
 SPARK_ENVIRONMENT = {
     "PYSPARK_PYTHON": sys.executable,
     "PYTHONPATH": str(REPOSITORY),
@@ -181,7 +181,7 @@ def launch_spark(
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={directory} {QUICK_COMPILER} {java_options}",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={directory} {QUICK_JAVA_OPTIONS} {java_options}",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
         "spark.local.dir": str(directory),

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tests.chaos.programs import Program
 from tests.cluster.ports import free_port
-from tests.conftest import QUICK_COMPILER, SPARK_ENVIRONMENT, create_archive
+from tests.conftest import SPARK_ENVIRONMENT, create_archive
+from tests.quick_java import QUICK_JAVA_OPTIONS
 from tests.spark_home import class_archive, shared_home
 
 _DETACHED_SECONDS = 15
@@ -41,7 +42,7 @@ class Backend:
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.extraJavaOptions": f"{QUICK_COMPILER} {class_archive(create_archive)}",
+            "spark.driver.extraJavaOptions": f"{QUICK_JAVA_OPTIONS} {class_archive(create_archive)}",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "1g",
             "spark.local.dir": str(directory),

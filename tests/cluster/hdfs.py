@@ -16,6 +16,7 @@ from pyarrow.fs import HadoopFileSystem
 from tests.cluster.builds import program
 from tests.cluster.processes import Process
 from tests.cluster.storage_server import StorageServer
+from tests.quick_java import QUICK_JAVA
 
 SUPERUSER = "superuser"
 """The user of the server, who may read and write everything."""
@@ -53,7 +54,13 @@ class HdfsServer(StorageServer):
 
     def _process(self, directory: Path) -> Process:
         is_ready = directory / "is_ready"
-        java = ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Djava.io.tmpdir={directory}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        java = [
+            "java",
+            *QUICK_JAVA,
+            "-Xmx512m",
+            f"-Djava.io.tmpdir={directory}",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        ]
         addresses = [f"-nnport={self.port}", "-datanodes=1", "-format", f"-writeDetails={is_ready}"]
         place = ["-D", f"hdfs.minidfs.basedir={directory / 'data'}"]
         jars = f"{program('hdfs-jars')}/*"

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from tests.cluster.ports import free_port
-from tests.conftest import QUICK_COMPILER
 from tests.docs.commands import PageRun, blocks
 from tests.identity.certificates import CertificateAuthority
 from tests.identity.provider import IdentityProvider
+from tests.quick_java import QUICK_JAVA_OPTIONS
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = REPOSITORY / "docs" / "how-to" / "secure"
@@ -104,7 +104,7 @@ def spark_home(machine: Machine, tmp_path: Path) -> Iterator[None]:
     port = free_port()
     machine.replacements["15003"] = str(port)
     machine.variables |= {
-        "JAVA_TOOL_OPTIONS": QUICK_COMPILER,
+        "JAVA_TOOL_OPTIONS": QUICK_JAVA_OPTIONS,
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_HOME": str(home),
         "SPARK_IDENT_STRING": f"lodge-{port}",

@@ -19,13 +19,13 @@ from pathlib import Path
 import pyspark
 
 from tests.cache import user_cache
+from tests.quick_java import QUICK_JAVA
 from tests.skips import skip_missing
 
 HERE = Path(__file__).parent / "clients"
 JARS = Path(pyspark.__file__).parent / "jars"
 RUN_SECONDS = 280
 _SERVER_JARS = re.compile(r"spark-(sql|core|connect|catalyst|hive|mllib|streaming|yarn|kubernetes)_")
-_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 Statements = Sequence[tuple[str, str]]
 """Connection strings and SQL texts."""
@@ -82,7 +82,7 @@ class ScalaClient:
         """
         lines = [f"{remote}\t{base64.b64encode(text.encode()).decode()}" for remote, text in statements]
         opens = "--add-opens=java.base/java.nio=ALL-UNNAMED"
-        command = [self.java, *_QUICK, *java_options, opens, "-cp", self.class_path, "Errors"]
+        command = [self.java, *QUICK_JAVA, *java_options, opens, "-cp", self.class_path, "Errors"]
         output = run_program(command, "\n".join(lines))
         results = [line.split("\t")[1:] for line in output.splitlines() if line.startswith("RESULT\t")]
         return [[base64.b64decode(each.removeprefix(".")).decode() for each in result] for result in results]
@@ -120,7 +120,7 @@ def _compile_scala(java: str, class_path: str, source: Path, directory: Path) ->
     names = ("scala-compiler-*", "scala-reflect-*", "scala-library-*", "jline-*.jar", "jna-*.jar")
     compiler = os.pathsep.join(str(jar) for name in names for jar in JARS.glob(name))
     options = ["-nowarn", "-d", directory, "-cp", class_path, source]
-    run_program([java, *_QUICK, "-cp", compiler, "scala.tools.nsc.Main", *options])
+    run_program([java, *QUICK_JAVA, "-cp", compiler, "scala.tools.nsc.Main", *options])
 
 
 def run_program(

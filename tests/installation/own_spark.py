@@ -1,8 +1,8 @@
 """A Spark Connect server that belongs to no release, and the values of a release that uses it."""
 
-from tests.conftest import QUICK_COMPILER
 from tests.helm.chart import Values
 from tests.installation.installation import IMAGES, Installation
+from tests.quick_java import QUICK_JAVA_OPTIONS
 
 CLAIM = "files"
 OWN_SPARK: Values = {
@@ -38,7 +38,7 @@ def start_spark(installation: Installation, *, node: str) -> None:
     """Start a server as a pod on a node, with a Service, and a claim that it shares with Lodge."""
     image = f"{IMAGES['spark']['image']['repository']}:0.1.0"
     settings = {
-        "spark.driver.extraJavaOptions": QUICK_COMPILER,
+        "spark.driver.extraJavaOptions": QUICK_JAVA_OPTIONS,
         "spark.connect.grpc.binding.address": "0.0.0.0",  # noqa: S104 - reached by the Service
         "spark.sql.python.filterPushdown.enabled": "true",
     }

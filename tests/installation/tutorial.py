@@ -17,15 +17,15 @@ from kubernetes.client import ApiException
 from tests.cluster.builds import program
 from tests.cluster.cluster import Cluster
 from tests.cluster.ports import free_port
-from tests.conftest import QUICK_COMPILER
 from tests.docs.commands import Block, PageRun, blocks
 from tests.helm.chart import CHART
+from tests.quick_java import QUICK_JAVA_OPTIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "kubernetes.md"
 NAMESPACE = "lodge"
 BLOCK_SECONDS = 660.0
 _REGISTRY = "global: {imageRegistry: lodge.test}\n"
-_QUICK_SPARK = {f"spark.{pod}.extraJavaOptions": QUICK_COMPILER for pod in ("driver", "executor")}
+_QUICK_SPARK = {f"spark.{pod}.extraJavaOptions": QUICK_JAVA_OPTIONS for pod in ("driver", "executor")}
 _EXECUTED = ("bash", "python")
 _PROVIDED = "bash cluster"
 

@@ -18,12 +18,12 @@ from pyspark.sql.connect.session import SparkSession
 from lodge.embedded_spark import embedded_spark
 from lodge.errors import StartError
 from tests.cluster.processes import children_of
-from tests.conftest import QUICK_COMPILER
 from tests.fixture_types import Eventually
+from tests.quick_java import QUICK_JAVA_OPTIONS
 
 READY = re.compile(r"Lodge is ready at (sc://127\.0\.0\.1:\d+)\n")
 ARGUMENTS = ("serve", "--listen=127.0.0.1:0", "--spark-driver-memory=1g")
-JAVA = {"JDK_JAVA_OPTIONS": QUICK_COMPILER}
+JAVA = {"JDK_JAVA_OPTIONS": QUICK_JAVA_OPTIONS}
 """Variables for Spark."""
 
 

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from tests.cluster.processes import Process
 from tests.conftest import (
-    QUICK_COMPILER,
     SPARK_ENVIRONMENT,
     SparkProcess,
     create_archive,
     end,
     start_spark_process,
 )
+from tests.quick_java import QUICK_JAVA_OPTIONS
 from tests.spark_home import class_archive, shared_home
 
 WORKERS = 2
@@ -151,7 +151,7 @@ def _environment() -> dict[str, str]:
 
 
 def _java_options() -> str:
-    return f"{QUICK_COMPILER} {class_archive(create_archive)}"
+    return f"{QUICK_JAVA_OPTIONS} {class_archive(create_archive)}"
 
 
 def _settings() -> dict[str, str]:

@@ -16,8 +16,8 @@ from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 from pyspark.sql.connect.proto.relations_pb2 import Relation
 from pyspark.sql.types import StringType
 
-from tests.conftest import QUICK_COMPILER
 from tests.gateway.killed_gateways import kill
+from tests.quick_java import QUICK_JAVA_OPTIONS
 
 
 def test_first_request_creates_the_record_and_release_deletes_it(lodge, connect, wait_until):
@@ -158,7 +158,7 @@ def test_log_lines_name_the_session_and_omit_the_statement(lodge, connect):
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # a loaded machine needs minutes to start another Spark
 def test_demo_shows_only_the_result_and_leaves_nothing(tmp_path):
-    environment = os.environ | {"TMPDIR": str(tmp_path), "JDK_JAVA_OPTIONS": QUICK_COMPILER}
+    environment = os.environ | {"TMPDIR": str(tmp_path), "JDK_JAVA_OPTIONS": QUICK_JAVA_OPTIONS}
     script = Path(__file__).parents[3] / "examples" / "demo.py"
     done = subprocess.run(
         [sys.executable, script], env=environment, capture_output=True, text=True, timeout=800, check=False

@@ -15,11 +15,12 @@ def run() -> None:
     """
     status = main()
     atexit._run_exitfuncs()  # Python has no public function for it
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        sys.exit(status or 1)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if not stream.closed:
+                stream.flush()
+        except OSError:
+            status = status or 1
     os._exit(status)
 
 

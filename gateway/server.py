@@ -63,6 +63,10 @@ class Gateway:
         metrics: The counters of the replica. By default, they are served nowhere.
         authentication: The authentication methods. Without a method, the gateway trusts the user id of a request.
         schema_segments: The schemas of scanned files that replicas share. None to share none.
+        before: The replica whose process has ended, and which this replica replaces. None if there was none.
+
+    Attributes:
+        replica: The name of this replica.
     """
 
     def __init__(
@@ -76,13 +80,15 @@ class Gateway:
         metrics: GatewayMetrics | None = None,
         authentication: Sequence[Method] = (),
         schema_segments: SchemaSegments | None = None,
+        before: ReplicaId | None = None,
     ) -> None:
         self._config = config
+        self._before = before
         self._schema_segments = schema_segments
         self._storage = Storage(records, leases, locations)
-        self._replica = ReplicaId(f"gateway-{secrets.token_hex(6)}")
+        self.replica = ReplicaId(f"gateway-{secrets.token_hex(6)}")
         self._audit = Audit() if audit is None else audit
-        self._audit.replica = self._replica
+        self._audit.replica = self.replica
         self._metrics = GatewayMetrics() if metrics is None else metrics
         self._authenticator = Authenticator(authentication, self._audit, self._metrics.count_denial)
         self._admission = Admission(config.admission, self._metrics.count_limit, self._metrics.count_request)
@@ -117,7 +123,7 @@ class Gateway:
         )
         self._listener = Listener(config.listen, config.connections, config.tls, config.max_message_bytes)
         self._sessions = Sessions(
-            replica=self._replica,
+            replica=self.replica,
             storage=self._storage,
             backends=self._backends,
             idle_timeout_seconds=config.session_idle_timeout_seconds,
@@ -127,16 +133,18 @@ class Gateway:
             quota=self._admission.sessions,
         )
         await self._sessions.renew_lease()
+        if self._before is not None:
+            await self._stop_lease_of(self._before)
         try:
             # Renew the lease before reading the roots. In this order, either this replica sees a concurrent move of the
             # home, or the move sees the lease of this replica.
             await self._read_roots()
         except OSError:
-            await self._storage.run_lease(self._storage.leases.delete, self._replica)
+            await self._storage.run_lease(self._storage.leases.delete, self.replica)
             raise
         plannings = Plannings(self._drain)
         self._statements = statements = OwnStatements(
-            replica=self._replica,
+            replica=self.replica,
             storage=self._storage,
             sessions=self._sessions,
             operations=self._operations,
@@ -194,7 +202,7 @@ class Gateway:
             asyncio.create_task(_repeat(self._reload_credentials, _CREDENTIALS_SECONDS, "credentials_not_reloaded")),
         ]
         adopter = None
-        if not config.backends_end_with_gateway:
+        if not config.backends_end_with_gateway or self._before is not None:
             adopter = Adopter(
                 self._sessions,
                 self._storage,
@@ -209,7 +217,7 @@ class Gateway:
             adopter,
         )
         self._tasks.append(asyncio.create_task(watch.run()))
-        log.info("gateway_started", replica=self._replica, listen=addresses.main, backends=config.backends)
+        log.info("gateway_started", replica=self.replica, listen=addresses.main, backends=config.backends)
         return addresses
 
     @property
@@ -318,7 +326,7 @@ class Gateway:
         self._audited.close()
         await self._pools.close()
         self._audit.close()
-        log.info("gateway_stopped", replica=self._replica)
+        log.info("gateway_stopped", replica=self.replica)
 
     async def _may_be_followed_elsewhere(self, operation: Operation) -> bool:
         """Return whether another replica serves the session of an operation, because its client may have moved."""
@@ -343,13 +351,20 @@ class Gateway:
         await self._service.stop()
         await self._statements.stop()
 
+    async def _stop_lease_of(self, replica: ReplicaId) -> None:
+        """Let all replicas adopt the sessions of a replica whose process has ended, without a wait for its lease."""
+        try:
+            await self._storage.run_lease(self._storage.leases.stop, replica)
+        except GatewayError as error:
+            log.warning("former_lease_not_stopped", former_replica=replica, reason=str(error))
+
     async def _has_peers(self) -> bool:
         """Return whether another replica is running, as far as this replica knows."""
         peers = self._sessions.peers
         with suppress(GatewayError, TimeoutError):  # the last list is good enough
             async with asyncio.timeout(_LIST_SECONDS):
                 await peers.observe()
-        return peers.living != {self._replica}
+        return peers.living != {self.replica}
 
     async def _close_connections(self, end_seconds: float) -> None:
         """Refuse new connections, and close the others, each as soon as it has no open call.

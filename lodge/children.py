@@ -5,32 +5,86 @@ Guarantees:
 1. The kernel kills a child process when its parent dies, even if the parent was killed (Linux only).
 2. Each child process runs in its own process session. Ctrl-C at a terminal reaches only the parent, which then stops
    its children in order.
+3. A child process blocks no signals, although its parent may wait for signals that it blocks.
 
-The kernel ties a child process to the *thread* that started it. Therefore, start children from the event loop of the
-main thread, and never from a worker thread.
+The kernel ties a child process to the *thread* that started it. Therefore, start children from the main thread, and
+never from a worker thread.
 """
 
-import asyncio
+import atexit
 import ctypes
 import os
 import signal
-from asyncio.subprocess import DEVNULL, Process
+import subprocess
+import sys
+import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_POLL_SECONDS = 0.05
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-async def start_child(
+class Child(Protocol):
+    """A child process, like :class:`subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        ...
+
+    def poll(self) -> int | None:
+        """Return the exit status, negative for a signal. None if the process runs."""
+        ...
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        ...
+
+
+class ForkedChild:
+    """A fork of this process. It runs a function, and ends with the status that the function returns.
+
+    This process must not use libraries that do not support forks, such as gRPC.
+
+    Args:
+        run: The function. It sees the memory of this process as of the fork.
+        name: The name of the process in the lists of the system, at most 15 characters.
+    """
+
+    def __init__(self, run: Callable[[], int], name: str) -> None:
+        self._status: int | None = None
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _run_in_fork(run, name, parent)
+
+    def poll(self) -> int | None:
+        """Return the exit status, negative for a signal. None if the process runs."""
+        if self._status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._status = os.waitstatus_to_exitcode(status)
+        return self._status
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+def start_child(
     command: Sequence[str],
     *,
     environment: Mapping[str, str],
     directory: Path | None = None,
     output: IO[bytes] | None = None,
-) -> Process:
+) -> "subprocess.Popen[bytes]":
     """Start a program that dies with this process.
 
     Args:
@@ -39,45 +93,60 @@ async def start_child(
         directory: The current directory of the program. None means the current directory of this process.
         output: The file that receives stdout and stderr. If None, they go to those of this process.
     """
-    return await asyncio.create_subprocess_exec(
-        *command,
-        stdin=DEVNULL,
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
         cwd=directory,
         env=environment,
         start_new_session=True,
-        preexec_fn=_die_with(os.getpid()),
+        preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 - the function is safe: it only makes system calls
     )
 
 
-async def stop_child(process: Process, grace_seconds: float) -> None:
+def stop_child(child: Child, grace_seconds: float) -> None:
     """Terminate a child process and wait until it has ended.
 
     If the process is still running after ``grace_seconds``, its process group is killed.
     """
-    if process.returncode is not None:
-        return
-    with suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        async with asyncio.timeout(grace_seconds):
-            await process.wait()
-    except TimeoutError:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+    child.send_signal(signal.SIGTERM)
+    end_seconds = time.monotonic() + grace_seconds
+    while child.poll() is None:
+        if time.monotonic() > end_seconds:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+        time.sleep(_POLL_SECONDS)
 
 
 def _die_with(parent: int) -> Callable[[], None]:
     """Return the function that the child process runs between fork and exec.
 
-    The function makes two system calls and does not acquire locks.
+    The function makes system calls and does not acquire locks.
     """
 
     def bind() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # the parent died before the previous line
             os._exit(1)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
     return bind
+
+
+def _run_in_fork(run: Callable[[], int], name: str, parent: int) -> None:
+    """Run a function in a new fork, and end the process."""
+    status = 1
+    try:
+        os.setsid()
+        _die_with(parent)()
+        _libc.prctl(_PR_SET_NAME, name.encode())
+        atexit._clear()  # what the parent has registered is not for this process
+        status = run()
+        atexit._run_exitfuncs()
+    except BaseException:  # noqa: BLE001 - nothing above this function may run in the fork
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

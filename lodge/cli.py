@@ -6,14 +6,13 @@ messages appear without delay.
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
 from lodge.check_command import add_check_command, run_check_command
 from lodge.definition_command import add_definition_command, run_definition_command
-from lodge.errors import LodgeError
+from lodge.errors import LodgeError, report
 from lodge.settings import ReapSettings, ServeSettings, SettingsOptions
 from lodge.token_command import add_token_command, run_token_command
 
@@ -55,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     try:
         if parsed.command == "serve":
-            _serve(lambda: serve_options.read(parsed))
-        elif parsed.command == "token":
+            return _serve(lambda: serve_options.read(parsed))
+        if parsed.command == "token":
             run_token_command(parsed)
         elif parsed.command == "check":
             run_check_command(parsed)
@@ -65,9 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             _reap(reap_options.read(parsed))
     except LodgeError as error:
-        for line in str(error).splitlines():
-            print(f"lodge: {line}", file=sys.stderr)
-        return error.exit_status
+        return report(error)
     return 0
 
 
@@ -75,24 +72,12 @@ def _add_command(commands: "argparse._SubParsersAction[_Parser]", name: str, pur
     return commands.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
 
 
-def _serve(read_settings: Callable[[], ServeSettings]) -> None:
-    from lodge.workspace_settings import workspaces_from  # noqa: PLC0415
-
+def _serve(read_settings: Callable[[], ServeSettings]) -> int:
     settings = read_settings()
-    workspaces = workspaces_from(settings)
 
-    from lodge.tuning import freeze_loaded_objects, leave_out_pandas, start_grpc  # noqa: PLC0415
+    from lodge.watcher import Watcher  # noqa: PLC0415
 
-    leave_out_pandas()
-    start_grpc()
-
-    from lodge.configuration import Configuration  # noqa: PLC0415
-    from lodge.logs import set_up_logs  # noqa: PLC0415
-    from lodge.serve import serve  # noqa: PLC0415
-
-    freeze_loaded_objects()
-    output = set_up_logs(settings.log_level)
-    asyncio.run(serve(Configuration(settings, workspaces, read_settings), output))
+    return Watcher(settings, read_settings).run()
 
 
 def _reap(settings: ReapSettings) -> None:

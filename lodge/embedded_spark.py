@@ -16,19 +16,19 @@ Guarantees:
 The private directory also contains the server's log. If the server fails, a copy of the log is kept.
 """
 
-import asyncio
 import importlib.util
 import os
 import re
 import shutil
+import socket
 import sys
 import tempfile
 import time
-from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import Popen
 
 import structlog
 
@@ -39,6 +39,7 @@ from lodge.scratch import scratch_directory
 
 _START_SECONDS = 120
 _STOP_SECONDS = 30
+_CONNECT_SECONDS = 30.0
 _POLL_SECONDS = 0.1
 _TAIL_BYTES = 3000
 _STARTED = re.compile(rb"Spark Connect server started at: (\S+):(\d+)")
@@ -60,25 +61,35 @@ class EmbeddedSpark:
     """
 
     address: str
-    process: Process
+    process: "Popen[bytes]"
     log_file: Path
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
-    async def watch(self) -> None:
-        """Wait until the server stops, and then raise an error.
+    def require_running(self) -> None:
+        """Check that the server still runs.
 
         Raises:
-            StartError: When the server has stopped.
+            StartError: If the server has stopped.
         """
-        status = await self.process.wait()
-        raise _failure(f"The local Spark server stopped with exit status {status}", self.log_file)
+        status = self.process.poll()
+        if status is not None:
+            raise _failure(f"The local Spark server stopped with exit status {status}", self.log_file)
 
 
-@asynccontextmanager
-async def start_spark(driver_memory: str, max_message_bytes: int, token: str = "") -> AsyncIterator[EmbeddedSpark]:
+class StoppedError(Exception):
+    """Raised if the start of the server is no longer wanted."""
+
+
+@contextmanager
+def embedded_spark(
+    driver_memory: str,
+    max_message_bytes: int = 128 * 1024 * 1024,
+    token: str = "",
+    is_stopping: Callable[[], bool] = lambda: False,
+) -> Iterator[EmbeddedSpark]:
     """Run a local Spark Connect server for the duration of the block.
 
     Enter the context manager in the main thread; see :mod:`lodge.children`.
@@ -87,46 +98,33 @@ async def start_spark(driver_memory: str, max_message_bytes: int, token: str = "
         driver_memory: The memory of the Spark driver, in Spark's notation, for example ``2g``.
         max_message_bytes: The maximum size of a message that the server accepts.
         token: The token that clients must send. Without a token, the server accepts all calls.
+        is_stopping: Returns whether the start is no longer wanted.
 
     Yields:
         The server, which accepts connections.
 
     Raises:
         StartError: If Java is not installed or Spark does not start.
+        StoppedError: If the start is no longer wanted.
     """
-    java = await asyncio.to_thread(require_java)
+    java = require_java()
     with scratch_directory() as directory:
         log_file = directory / "spark.log"
         _log.info("embedded_spark_starting", log_file=str(log_file))
         begun_seconds = time.monotonic()
         options = _options(directory, driver_memory, max_message_bytes)
-        process = await _start(java, directory, log_file, options, token)
+        process = _start(java, directory, log_file, options, token)
         try:
-            address = await _wait_for_address(process, log_file)
+            address = _wait_for_address(process, log_file, is_stopping)
             seconds = round(time.monotonic() - begun_seconds, 1)
             _log.info("embedded_spark_started", address=address, pid=process.pid, seconds=seconds)
             yield EmbeddedSpark(address, process, log_file)
         finally:
-            await stop_child(process, _STOP_SECONDS)
+            stop_child(process, _STOP_SECONDS)
             _log.info("embedded_spark_stopped", pid=process.pid)
 
 
-@contextmanager
-def embedded_spark(driver_memory: str, max_message_bytes: int = 128 * 1024 * 1024) -> Iterator[EmbeddedSpark]:
-    """Run a local Spark Connect server in a program without an event loop.
-
-    See :func:`start_spark` for the arguments.
-    """
-    with asyncio.Runner() as runner:
-        manager = start_spark(driver_memory, max_message_bytes)
-        spark = runner.run(manager.__aenter__())
-        try:
-            yield spark
-        finally:
-            runner.run(manager.__aexit__(None, None, None))
-
-
-async def _start(java: Path, directory: Path, log_file: Path, options: Mapping[str, str], token: str) -> Process:
+def _start(java: Path, directory: Path, log_file: Path, options: Mapping[str, str], token: str) -> "Popen[bytes]":
     home = link_spark(_package_directory("pyspark"), directory / "spark")
     command = [str(home / "bin" / "spark-submit"), "--master", "local[*]"]
     for name, value in options.items():
@@ -136,7 +134,7 @@ async def _start(java: Path, directory: Path, log_file: Path, options: Mapping[s
     (directory / "conf").mkdir()
     environment = {**_environment(java, home, directory), **({_TOKEN_VARIABLE: token} if token else {})}
     with log_file.open("wb") as output:
-        return await start_child(command, environment=environment, directory=directory, output=output)
+        return start_child(command, environment=environment, directory=directory, output=output)
 
 
 def link_spark(package: Path, home: Path) -> Path:
@@ -202,24 +200,23 @@ def _package_directory(package: str) -> Path:
     return Path(spec.origin).parent
 
 
-async def _wait_for_address(process: Process, log_file: Path) -> str:
+def _wait_for_address(process: "Popen[bytes]", log_file: Path, is_stopping: Callable[[], bool]) -> str:
     """Wait until the server accepts connections, and return the server's address."""
+    end_seconds = time.monotonic() + _START_SECONDS
+    while (started := _find_address(log_file)) is None:
+        if is_stopping():
+            raise StoppedError
+        if (status := process.poll()) is not None:
+            raise _failure(f"The local Spark server stopped during startup with exit status {status}", log_file)
+        if time.monotonic() > end_seconds:
+            raise _failure(f"The local Spark server was not ready after {_START_SECONDS} seconds", log_file)
+        time.sleep(_POLL_SECONDS)
+    port = int(started[2])
     try:
-        async with asyncio.timeout(_START_SECONDS):
-            while (started := _find_address(log_file)) is None:
-                if process.returncode is not None:
-                    raise _failure(
-                        f"The local Spark server stopped during startup with exit status {process.returncode}", log_file
-                    )
-                await asyncio.sleep(_POLL_SECONDS)
-            port = int(started[2])
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.close()
-            return f"sc://127.0.0.1:{port}"
-    except (TimeoutError, OSError) as error:
-        raise _failure(
-            f"The local Spark server was not ready after {_START_SECONDS} seconds ({error!r})", log_file
-        ) from None
+        socket.create_connection(("127.0.0.1", port), _CONNECT_SECONDS).close()
+    except OSError as error:
+        raise _failure(f"The local Spark server does not accept connections ({error!r})", log_file) from None
+    return f"sc://127.0.0.1:{port}"
 
 
 def _find_address(log_file: Path) -> "re.Match[bytes] | None":

@@ -10,6 +10,8 @@
     └── CheckError       a gateway does not do what a client needs; exit status 1
 """
 
+import sys
+
 
 class LodgeError(Exception):
     """Base class for errors that stop the command ``lodge``.
@@ -41,3 +43,10 @@ class CheckError(LodgeError):
 
 class DefinitionError(LodgeError):
     """Raised if the definition of ConnectSession was not applied."""
+
+
+def report(error: LodgeError) -> int:
+    """Print an error for the person at the terminal, and return the exit status."""
+    for line in str(error).splitlines():
+        print(f"lodge: {line}", file=sys.stderr)
+    return error.exit_status

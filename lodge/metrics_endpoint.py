@@ -12,7 +12,7 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 @contextmanager
-def serve_metrics(address: str | None, endpoint: HttpEndpoint, *, event: str) -> Iterator[None]:
+def serve_metrics(address: str | None, endpoint: HttpEndpoint, *, event: str) -> Iterator[str | None]:
     """Serve probes and metrics for the duration of the block.
 
     Args:
@@ -20,9 +20,13 @@ def serve_metrics(address: str | None, endpoint: HttpEndpoint, *, event: str) ->
         endpoint: The answers to probes and metric requests.
         event: The log event that reports the address.
 
+    Yields:
+        The address, with the port that is used. None if it is not set.
+
     Raises:
         StartError: If the address cannot be used.
     """
+    listening = None
     with ExitStack() as stack:
         if address is not None:
             try:
@@ -32,4 +36,4 @@ def serve_metrics(address: str | None, endpoint: HttpEndpoint, *, event: str) ->
                     f"Cannot listen on [{address}]: {error}. Set another address with --metrics-listen."
                 ) from error
             _log.info(event, address=listening)
-        yield
+        yield listening

@@ -1,51 +1,12 @@
-"""Runs the reaper as a child process of the gateway and restarts it when it dies."""
+"""The environment variables of the reaper process that `lodge serve` starts."""
 
-import asyncio
 import os
-import sys
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
 from datetime import timedelta
 
-import structlog
-import tenacity
-
 from lodge.audit_log import audit_destination
-from lodge.children import start_child, stop_child
 from lodge.settings import ENVIRONMENT_PREFIX, ReapSettings, ServeSettings
 from workspace.workspaces import Workspaces
-
-_STOP_SECONDS = 10
-_HEALTHY_SECONDS = 60
-
-_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
-
-
-class _ReaperDiedEarlyError(Exception):
-    """Raised if the reaper process died soon after its start.
-
-    The next start is delayed.
-    """
-
-
-@asynccontextmanager
-async def reaper_process(environment: Callable[[], Mapping[str, str]]) -> AsyncIterator[None]:
-    """Keep a reaper process running for the duration of the block.
-
-    Enter the context manager in the main thread; see :mod:`lodge.children`.
-
-    Args:
-        environment: A function that returns the environment variables for a reaper process that starts now. See
-            :func:`environment_for`.
-    """
-    keeping = asyncio.create_task(_keep_running(environment))
-    try:
-        yield
-    finally:
-        keeping.cancel()
-        with suppress(asyncio.CancelledError):
-            await keeping
 
 
 def environment_for(settings: ServeSettings, workspaces: Workspaces) -> Mapping[str, str]:
@@ -77,34 +38,3 @@ def _format(value: object) -> str | None:
     if isinstance(value, Mapping):
         return ",".join(f"{name}={each}" for name, each in value.items()) or None
     return None if value is None else str(value)
-
-
-async def _keep_running(environment: Callable[[], Mapping[str, str]]) -> None:
-    while True:
-        await _run(environment)
-
-
-@tenacity.retry(
-    retry=tenacity.retry_if_exception_type(_ReaperDiedEarlyError),
-    wait=tenacity.wait_random_exponential(multiplier=0.5, max=30),
-)
-async def _run(environment: Callable[[], Mapping[str, str]]) -> None:
-    """Run one reaper process until it ends.
-
-    Raises:
-        _ReaperDiedEarlyError: If the process did not start or ran for less than ``_HEALTHY_SECONDS``.
-    """
-    begun_seconds = time.monotonic()
-    try:
-        process = await start_child([sys.executable, "-m", "lodge", "reap"], environment=environment())
-    except OSError as error:
-        _log.error("reaper_process_failed", reason=str(error))
-        raise _ReaperDiedEarlyError from error
-    _log.info("reaper_process_started", pid=process.pid)
-    try:
-        status = await process.wait()
-    finally:
-        await stop_child(process, _STOP_SECONDS)
-    _log.error("reaper_process_died", pid=process.pid, exit_status=status)
-    if time.monotonic() - begun_seconds < _HEALTHY_SECONDS:
-        raise _ReaperDiedEarlyError

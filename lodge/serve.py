@@ -1,12 +1,9 @@
-"""The command ``lodge serve``: a gateway with its reaper and local Spark.
-
-The components start in the order Spark, reaper, gateway and stop in the reverse order. Therefore, the backend is still
-running when the gateway ends its sessions.
+"""A gateway process, which `lodge.watcher` starts.
 
 ======================  ==========================================================
 Signal                  Effect
 ======================  ==========================================================
-SIGINT, SIGTERM         Stops everything. A second signal has no further effect.
+SIGTERM                 Stops the gateway. A second signal has no further effect.
 SIGHUP                  Reloads workspaces and authentication methods
                         (:mod:`lodge.configuration`), and opens the file of the
                         audit log again.
@@ -14,14 +11,15 @@ SIGHUP                  Reloads workspaces and authentication methods
 """
 
 import asyncio
-import secrets
 import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import fields
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, fields, replace
 
 import structlog
 from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from gateway.admission.limits import AdmissionLimits
 from gateway.audit import Audit
@@ -30,6 +28,7 @@ from gateway.connections.credential_files import CredentialFileError
 from gateway.connections.listener import Addresses, ListenError
 from gateway.errors import GatewayError
 from gateway.health import GatewayHealth
+from gateway.life_signs import Identity, LifeSigns
 from gateway.metrics import GatewayGauges, GatewayMetrics
 from gateway.server import Gateway
 from gateway.sessions.lease_thread import STALL_LIMIT_LEASES
@@ -37,13 +36,11 @@ from lodge.audit_log import open_audit_log
 from lodge.authentication import log_risks, method_list
 from lodge.configuration import Configuration
 from lodge.connections import backend_access, connection_limits, server_tls
-from lodge.embedded_spark import EmbeddedSpark, start_spark
 from lodge.errors import StartError
 from lodge.impersonation import check_impersonation
 from lodge.log_output import LogOutput
 from lodge.memory_protection import forbid_core_dumps
 from lodge.metrics_endpoint import serve_metrics
-from lodge.reaper_process import reaper_process
 from lodge.settings import ServeSettings
 from lodge.stores import open_stores
 from lodge.tuning import raise_open_file_limit
@@ -53,54 +50,73 @@ from workspace.root_identities import RootError
 from workspace.workspaces import Workspaces
 
 _EMBEDDED_SPARK_STOP_SECONDS = 10.0
+_BEAT_SECONDS = 0.5
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-async def serve(configuration: Configuration, log_output: LogOutput) -> None:
-    """Serve clients until SIGINT or SIGTERM.
+@dataclass(frozen=True, slots=True)
+class LocalSpark:
+    """The local Spark server of the watcher.
+
+    Attributes:
+        address: Its address, in the form ``sc://127.0.0.1:PORT``.
+        token: The token that it wants.
+    """
+
+    address: str
+    token: str
+
+
+async def serve(
+    configuration: Configuration, log_output: LogOutput, signs: LifeSigns, spark: LocalSpark | None
+) -> None:
+    """Serve clients until SIGTERM.
+
+    Args:
+        configuration: The settings.
+        log_output: The output of the log, whose lost lines are a metric.
+        signs: What the watcher sees. It contains the identity of the gateway before this one.
+        spark: The local Spark server, or None if the gateway uses other backends.
 
     Raises:
-        StartError: If a component does not start, or if the local Spark server stops.
+        StartError: If a component does not start.
     """
+    beating = asyncio.create_task(_beat(signs))
     reload = asyncio.Event()
-    serving = asyncio.create_task(_serve(configuration, reload, log_output))
-
-    def stop() -> None:
-        if not serving.cancelling():
-            _log.info("lodge_stopping")
-            serving.cancel()
-
+    serving = asyncio.create_task(_serve(configuration, reload, log_output, signs, spark))
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
+    loop.add_signal_handler(signal.SIGTERM, lambda: serving.cancelling() or serving.cancel())
     loop.add_signal_handler(signal.SIGHUP, reload.set)
     try:
-        await serving
-    except asyncio.CancelledError:
-        _log.info("lodge_stopped")
+        with suppress(asyncio.CancelledError):
+            await serving
+    finally:
+        beating.cancel()
 
 
-async def _serve(configuration: Configuration, reload: asyncio.Event, log_output: LogOutput) -> None:
-    settings, workspaces = configuration.settings, configuration.workspaces
+async def _serve(
+    configuration: Configuration,
+    reload: asyncio.Event,
+    log_output: LogOutput,
+    signs: LifeSigns,
+    spark: LocalSpark | None,
+) -> None:
+    settings, workspaces, before = configuration.settings, configuration.workspaces, signs.identity
     forbid_core_dumps()
     await asyncio.to_thread(configuration.open_authentication)
     log_risks(settings)
     async with AsyncExitStack() as stack:
         audit = Audit(stack.enter_context(open_audit_log(settings)))
-        spark, spark_token = None, ""
-        if not settings.backend and not settings.impersonation:
-            spark_token = secrets.token_urlsafe(32)
-            memory, message_bytes = settings.spark_driver_memory, settings.max_message_bytes
-            spark = await stack.enter_async_context(start_spark(memory, message_bytes, spark_token))
         stores = open_stores(settings, workspaces)
         if settings.impersonation:
             check_impersonation(settings, workspaces)
-        if settings.reaper:
-            await stack.enter_async_context(reaper_process(configuration.environment))
-        config = config_for(settings, workspaces, spark, spark_token)
+        config = config_for(settings, workspaces, spark)
+        if before is not None:
+            config = _at_addresses_of(before, config)
         registry = CollectorRegistry()
         registry.register(log_output)
+        registry.register(Restarts(signs))
         metrics = GatewayMetrics(registry)
         gateway = Gateway(
             config,
@@ -111,6 +127,7 @@ async def _serve(configuration: Configuration, reload: asyncio.Event, log_output
             metrics=metrics,
             authentication=method_list(configuration.methods),
             schema_segments=stores.schema_segments,
+            before=None if before is None else before.replica,
         )
         registry.register(GatewayGauges(gateway.state))
         health = GatewayHealth(
@@ -119,31 +136,64 @@ async def _serve(configuration: Configuration, reload: asyncio.Event, log_output
             stall_limit_seconds=STALL_LIMIT_LEASES * config.lease_duration_seconds,
         )
         endpoint = HttpEndpoint(health.alive, health.ready, registry)
-        stack.enter_context(serve_metrics(settings.metrics_listen, endpoint, event="gateway_metrics_served"))
+        metrics_address = settings.metrics_listen if before is None else before.metrics_listen
+        metrics_listen = stack.enter_context(serve_metrics(metrics_address, endpoint, event="gateway_metrics_served"))
         drain_seconds = settings.drain_timeout.total_seconds()
         if spark is not None:
             drain_seconds = min(drain_seconds, _EMBEDDED_SPARK_STOP_SECONDS)
         addresses = await stack.enter_async_context(_start(gateway, drain_seconds))
-        print(f"Lodge is ready at {addresses.url}", flush=True)
-        if addresses.certificate_url is not None:
-            print(f"Clients with certificates connect to {addresses.certificate_url}", flush=True)
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(_reload_on_request(configuration, reload, gateway, audit))
-                if spark is not None:
-                    group.create_task(spark.watch())
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from None
+        signs.identity = Identity(gateway.replica, addresses.main, addresses.certificate, metrics_listen)
+        if before is None:
+            print(f"Lodge is ready at {addresses.url}", flush=True)
+            if addresses.certificate_url is not None:
+                print(f"Clients with certificates connect to {addresses.certificate_url}", flush=True)
+        await _reload_on_request(configuration, reload, gateway, audit, signs)
+
+
+async def _beat(signs: LifeSigns) -> None:
+    """Show the watcher that the event loop responds."""
+    while True:
+        signs.beat()
+        await asyncio.sleep(_BEAT_SECONDS)
+
+
+class Restarts(Collector):
+    """The metric of how often the gateway was started again.
+
+    Args:
+        signs: What the gateway and its watcher share.
+    """
+
+    def __init__(self, signs: LifeSigns) -> None:
+        self._signs = signs
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Return the metric."""
+        yield CounterMetricFamily(
+            "lodge_gateway_restarts",
+            "How often the gateway was started again because it had ended or did not respond.",
+            self._signs.restarts,
+        )
+
+
+def _at_addresses_of(before: Identity, config: GatewayConfig) -> GatewayConfig:
+    """Return the configuration with the addresses that the clients know, also if the system chose their ports."""
+    tls = config.tls
+    if tls is not None and before.certificate_listen is not None:
+        tls = replace(tls, certificate_listen=before.certificate_listen)
+    return replace(config, listen=before.listen, tls=tls)
 
 
 async def _reload_on_request(
-    configuration: Configuration, reload: asyncio.Event, gateway: Gateway, audit: Audit
+    configuration: Configuration, reload: asyncio.Event, gateway: Gateway, audit: Audit, signs: LifeSigns
 ) -> None:
     while True:
         await reload.wait()
         reload.clear()
         audit.log.reopen()
         changed = await configuration.reload(gateway.reload)
+        if changed is not None:
+            signs.count_reload()
         audit.administrative_act("reload_configuration", details=reload_details(changed))
 
 
@@ -156,16 +206,13 @@ def reload_details(changed: Sequence[str] | None) -> Mapping[str, object]:
     return {"outcome": "failed" if changed is None else "succeeded", "changed": changed}
 
 
-def config_for(
-    settings: ServeSettings, workspaces: Workspaces, spark: EmbeddedSpark | None, spark_token: str = ""
-) -> GatewayConfig:
+def config_for(settings: ServeSettings, workspaces: Workspaces, spark: LocalSpark | None) -> GatewayConfig:
     """Return the configuration of the gateway.
 
     Args:
         settings: The settings of ``lodge serve``.
         workspaces: The configured workspaces.
         spark: The local Spark server, or None if the gateway uses other backends.
-        spark_token: The token of the local Spark server.
     """
     methods = {method.kind for method in settings.authentication}
     return GatewayConfig(
@@ -190,7 +237,7 @@ def config_for(
         impersonation=settings.impersonation,
         admins=settings.admins,
         principal_backends={Principal(name): address for name, address in settings.principal_backend.items()},
-        backend_access=backend_access(settings, {} if spark is None else {spark.address: spark_token}),
+        backend_access=backend_access(settings, {} if spark is None else {spark.address: spark.token}),
         backend_keepalive_seconds=settings.backend_keepalive.total_seconds(),
         connections=connection_limits(settings, raise_open_file_limit()),
         tls=server_tls(settings, methods),

@@ -238,6 +238,12 @@ class ServeSettings(ReapSettings):
         description="A session ends after this time without a request or a running operation. If its backend does "
         "not respond, it ends after twice this time. Default: 60m.",
     )
+    stall_limit: setting_types.Duration = Field(
+        timedelta(seconds=10),
+        description="A gateway that does not respond for this time is killed and started again at the same address. "
+        "Its sessions and their temporary tables remain. Time in which the machine gives it no processor does not "
+        "count. Default: 10s.",
+    )
     drain_timeout: setting_types.Duration = Field(
         timedelta(seconds=45),
         description="A gateway that stops waits at most for this time until running requests have finished or have "
@@ -245,12 +251,12 @@ class ServeSettings(ReapSettings):
     )
     reaper: bool = Field(
         default_factory=lambda: "KUBERNETES_SERVICE_HOST" not in os.environ,
-        description="Run a reaper as a child process of the gateway. Default: yes, but no in Kubernetes.",
+        description="Run a reaper as a child process. Default: yes, but no in Kubernetes.",
     )
     reaper_metrics_listen: MetricsAddress = Field(
         None,
-        description="The address at which the reaper process of the gateway serves /metrics, /healthz and /readyz over "
-        "HTTP. Default: none.",
+        description="The address at which the reaper process of `lodge serve` serves /metrics, /healthz and /readyz "
+        "over HTTP. Default: none.",
     )
     writable_workspace: setting_types.Names = Field(
         (),

@@ -22,6 +22,7 @@ from tests.cluster.processes import DIES_WITH_PARENT, children_of
 from tests.lodge_forks import ForkedLodge
 from tests.quick_java import QUICK_JAVA_OPTIONS
 from tests.spark_home import class_archive, shared_home
+from tests.watched import gateway_of
 
 pytest_plugins = [
     "tests.skips",
@@ -294,6 +295,11 @@ class LodgeProcess:
     @property
     def target(self) -> str:
         return self.address.removeprefix("sc://").partition("/")[0]
+
+    @property
+    def gateway_pid(self) -> int:
+        """The id of the gateway's process. That of ``process`` is the watcher's."""
+        return gateway_of(self.process.pid)
 
     def locations(self) -> list[Path]:
         return [path for path in self.root.iterdir() if path.name != ".lodge"]

@@ -37,7 +37,7 @@ class _Replica:
         self._counting = threading.Lock()
         if stores.kubernetes is not None:
             self._count_requests(stores.kubernetes.api_client)
-        config = config_for(settings, workspaces, None, "")
+        config = config_for(settings, workspaces, None)
         self.gateway = Gateway(config, stores.records, stores.leases, stores.locations)
 
     def state(self) -> dict[str, int]:

@@ -4,6 +4,8 @@ Each fault is a function that runs as long as the fault lasts, and repairs what 
 that touch the same thing never run at the same time.
 """
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -17,6 +19,7 @@ from tests.chaos.storage import Storage
 from tests.chaos.testbed import Testbed
 from tests.cluster.nodes import Node
 from tests.cluster.processes import Process
+from tests.watched import gateway_of
 from tests.workspace.kubernetes.tcp_proxy import TcpProxy
 
 _BREAKS = 3
@@ -128,6 +131,18 @@ def gateway_stopped(scene: Scene) -> None:
 def gateway_paused(scene: Scene) -> None:
     with _paused(scene.gateway().process):
         scene.pause()
+
+
+@_fault("gateways")
+def gateway_process_killed(scene: Scene) -> None:
+    """Kill the process of a gateway, whose watcher replaces it. This permits no loss."""
+    _break_gateway_process(scene, signal.SIGKILL)
+
+
+@_fault("gateways")
+def gateway_process_stuck(scene: Scene) -> None:
+    """Stop the process of a gateway, whose watcher kills and replaces it. This permits no loss."""
+    _break_gateway_process(scene, signal.SIGSTOP)
 
 
 @_fault("reapers")
@@ -292,6 +307,13 @@ def _break_connections(scene: Scene, proxies: Sequence[TcpProxy]) -> None:
         for proxy in proxies:
             proxy.reset()
             proxy.is_silent = False
+
+
+def _break_gateway_process(scene: Scene, number: signal.Signals) -> None:
+    gateway = scene.random.choice(scene.site.gateways)
+    before = gateway.replica_id()
+    os.kill(gateway_of(gateway.process.pid), number)
+    scene.site.wait_until(lambda: gateway.replica_id() != before, f"{gateway.name} is replaced by its watcher")
 
 
 @contextmanager

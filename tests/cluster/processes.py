@@ -26,6 +26,7 @@ and exec, because gRPC does not support forks."""
 _launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="launcher")
 
 START_SECONDS = 240.0
+_OTHERS_SECONDS = 5.0
 REQUEST_SECONDS = 0.2
 """How long to wait between two questions that are requests. They cost processor time."""
 
@@ -114,11 +115,14 @@ class Process:
             raise ClusterError(f"{error}; its log ends:\n{self.log.read_text(errors='replace')[-4000:]}") from None
 
     def kill(self) -> None:
-        """End the process at once, like a crash. Does nothing if it does not run."""
+        """End the process at once, like a crash, and wait for those that die with it. Does nothing if it does not run."""
         if self._child is not None:
+            others = self._tree()[1:]
             self._child.kill()
             self._child.wait()
             self._child = None
+            with suppress(ClusterError):  # not all processes die with the one that started them
+                wait_until(lambda: not any(map(is_running, others)), "the others have ended", _OTHERS_SECONDS, 0.01)
 
     def is_running(self) -> bool:
         return self._child is not None and self._child.poll() is None
@@ -128,11 +132,23 @@ class Process:
         return self._child is not None and self._child.poll() is not None
 
     def pause(self) -> None:
-        """Pause the process: its connections stay open, and nothing answers."""
-        self._running().send_signal(signal.SIGSTOP)
+        """Pause the process and all that it started: its connections stay open, and nothing answers."""
+        self._signal_tree(signal.SIGSTOP)
 
     def resume(self) -> None:
-        self._running().send_signal(signal.SIGCONT)
+        self._signal_tree(signal.SIGCONT)
+
+    def _signal_tree(self, number: int) -> None:
+        for process in self._tree():
+            with suppress(ProcessLookupError):
+                os.kill(process, number)
+
+    def _tree(self) -> Sequence[int]:
+        """Return the ids of the process and of all that it started, each after the one that started it."""
+        processes = [self._running().pid]
+        for process in processes:
+            processes += children_of(process)
+        return processes
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -169,6 +185,14 @@ class Process:
         if self._child is None:
             raise ClusterError(f"{self.name} is not running.")
         return self._child
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process has not ended. One whose end its parent has not noticed has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def children_of(pid: int) -> set[int]:

@@ -12,8 +12,10 @@ from unittest import mock
 import pytest
 from prometheus_client import CollectorRegistry
 
+from gateway.life_signs import LifeSigns
 from gateway.metrics import GatewayGauges, GatewayMetrics, GatewayState
 from lodge.log_output import LogOutput
+from lodge.serve import Restarts
 from lodge.setting_types import Metavar
 from lodge.settings import ReapSettings, ServeSettings
 from reaper.metrics import Gauges, Metrics
@@ -68,6 +70,7 @@ def test_metrics_table_equals_the_metrics() -> None:
     reaper = SimpleNamespace(may_act=lambda: True, last_pass=last_pass, ends=queue, purges=queue)
     registry = CollectorRegistry()
     registry.register(LogOutput(sys.stderr.fileno(), str))
+    registry.register(Restarts(LifeSigns()))
     GatewayMetrics(registry)
     registry.register(GatewayGauges(lambda: GatewayState(certificate_expires_at=0.0)))
     Metrics(registry)

@@ -88,7 +88,7 @@ def unforeseen(gateway):
 
 
 def memory_bytes(gateway):
-    status = Path(f"/proc/{gateway.process.pid}/status").read_text()
+    status = Path(f"/proc/{gateway.gateway_pid}/status").read_text()
     return 1024 * int(status.split("VmHWM:")[1].split()[0])
 
 

@@ -27,6 +27,7 @@ from tests.cluster.ports import free_port
 from tests.cluster.processes import DIES_WITH_PARENT, wait_until
 from tests.hostile.attacks import ATTACKS, SERVICE
 from tests.running.processor_time import processor_seconds
+from tests.watched import gateway_of
 
 REPOSITORY = Path(__file__).parents[2]
 MAX_SLOWDOWN = 3.0
@@ -259,7 +260,7 @@ class Gateway:
         self.stub.wait()
 
     def memory_bytes(self) -> int:
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+        for line in Path(f"/proc/{gateway_of(self.process.pid)}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
         return 0

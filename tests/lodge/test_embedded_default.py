@@ -17,9 +17,10 @@ from pyspark.sql.connect.session import SparkSession
 
 from lodge.embedded_spark import embedded_spark
 from lodge.errors import StartError
-from tests.cluster.processes import children_of
+from tests.cluster.processes import children_of, is_running
 from tests.fixture_types import Eventually
 from tests.quick_java import QUICK_JAVA_OPTIONS
+from tests.watched import gateway_of
 
 READY = re.compile(r"Lodge is ready at (sc://127\.0\.0\.1:\d+)\n")
 ARGUMENTS = ("serve", "--listen=127.0.0.1:0", "--spark-driver-memory=1g")
@@ -67,19 +68,21 @@ def file_of_pyspark(address: str) -> str:
     return str(file)
 
 
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 @pytest.fixture
 def private(tmp_path: Path) -> Path:
     """A directory for the temporary files of the process, in which leftovers are visible."""
     path = tmp_path / "private"
     path.mkdir()
     return path
+
+
+def require_tables_after_a_restart(address: str, watcher: int) -> None:
+    """Check that Spark outlives a killed gateway, so that the next one has the same tables."""
+    session = SparkSession.builder.remote(f"{address}/").create()
+    session.sql("create temporary table t as select 7 as id")
+    os.kill(gateway_of(watcher), signal.SIGKILL)
+    assert session.sql("select * from t").collect() == [(7,)]
+    session.stop()
 
 
 @pytest.mark.slow
@@ -92,12 +95,13 @@ def test_serve_leaves_nothing_behind_even_when_killed(
     assert ready, log.read_text()
     assert file_of_pyspark(ready[1]) == pyspark.__file__, "an import from Spark's pyspark.zip takes half a second more"
     started = children_of(process.pid)
-    assert len(started) == 2, "a Spark and a reaper"
+    assert len(started) == 3, "a Spark, a reaper and a gateway"
     assert_only_lodge_may_connect(log.read_text(), started)
+    require_tables_after_a_restart(ready[1], process.pid)
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 0, log.read_text()
     assert process.stdout.read() == "", "stdout has only one line"
-    assert not any(is_running(pid) for pid in started)
+    assert not any(is_running(pid) for pid in started | processes_of(private))
     assert list(lodge.directory.iterdir()) == []
     assert list(private.iterdir()) == []
     assert [path.name for path in (lodge.state / "lodge" / "dfs.tmp").iterdir()] == [".lodge"]

@@ -16,10 +16,9 @@ from gateway.errors import storage_unavailable
 from lodge.configuration import Configuration
 from lodge.settings import ServeSettings
 from lodge.workspace_settings import workspaces_from
-from tests.cluster.processes import children_of
+from tests.cluster.processes import children_of, is_running
 from tests.fixture_types import Eventually
 from tests.lodge.conftest import lodge_in
-from tests.lodge.test_embedded_default import is_running
 from tests.records import a_record
 from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations

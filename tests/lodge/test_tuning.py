@@ -19,8 +19,8 @@ async def serve():
     server.add_insecure_port("127.0.0.1:0")
     await server.start()
     for _ in range(3):
-        child = await start_child(["/bin/true"], environment=dict(os.environ))
-        assert await child.wait() == 0
+        child = start_child(["/bin/true"], environment=dict(os.environ))
+        assert child.wait() == 0
     await server.stop(None)
 asyncio.run(serve())
 print(os.environ.get("GRPC_EXPERIMENTS"), os.environ.get("GRPC_ENABLE_FORK_SUPPORT"))

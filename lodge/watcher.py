@@ -1,0 +1,281 @@
+"""The command ``lodge serve``: starts Spark, the reaper and the gateway, and starts a gateway again that is lost.
+
+The components are processes of their own. They start in the order Spark, reaper, gateway and stop in the reverse order.
+Therefore, the backend is still running when the gateway ends its sessions.
+
+======================  ==========================================================
+Signal                  Effect
+======================  ==========================================================
+SIGINT, SIGTERM         Stops everything. A second signal has no further effect.
+SIGHUP                  Reaches the gateway, which reloads its configuration.
+======================  ==========================================================
+
+Guarantees:
+
+1. A gateway that ends, or whose event loop does not respond for the stall limit (:mod:`lodge.pulse`), is replaced by a
+   new one at the same addresses. Nothing that happens in the process of the gateway can prevent this.
+2. The new gateway starts after the old one has ended. It stops the lease of the old one, so that the sessions are
+   adopted at once, by itself or by other replicas.
+3. The local Spark server outlives a gateway, so the sessions and their tables remain.
+4. This process uses no storage and no gRPC, so it cannot get stuck where a gateway does.
+
+Not guaranteed: that anything continues if this process is killed. All its processes then die.
+
+Source: [architecture "The watcher"].
+"""
+
+import asyncio
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+
+import structlog
+
+from gateway.life_signs import Identity, LifeSigns
+from lodge.children import Child, ForkedChild, start_child, stop_child
+from lodge.embedded_spark import EmbeddedSpark, StoppedError, embedded_spark
+from lodge.errors import LodgeError, report
+from lodge.logs import set_up_logs
+from lodge.memory_protection import forbid_core_dumps
+from lodge.pulse import ProcessState, Pulse
+from lodge.reaper_process import environment_for
+from lodge.settings import ServeSettings
+from lodge.workspace_settings import workspaces_from
+
+_STOP = frozenset({signal.SIGINT, signal.SIGTERM})
+_SIGNALS = _STOP | {signal.SIGHUP, signal.SIGCHLD}
+_PERIOD_SECONDS = 0.5
+_REAPER_STOP_SECONDS = 10
+_HEALTHY_SECONDS = 60.0
+_FIRST_PAUSE_SECONDS = 0.5
+_LONGEST_PAUSE_SECONDS = 30.0
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class KeptProcess:
+    """A process that is started again when it ends.
+
+    If it ends soon after its start, the next start is delayed.
+
+    Args:
+        start: A function that starts it.
+
+    Attributes:
+        process: The process. None if it does not run.
+    """
+
+    def __init__(self, start: Callable[[], Child]) -> None:
+        self._start = start
+        self._pause_seconds = 0.0
+        self._due_seconds = 0.0
+        self._started_seconds = 0.0
+        self.process: Child | None = None
+
+    def start_if_due(self) -> Child | None:
+        """Start the process if it does not run and its pause is over, and return it. None if it was not started.
+
+        Raises:
+            OSError: If it cannot be started. It is tried again after a pause.
+        """
+        now_seconds = time.monotonic()
+        if self.process is not None or now_seconds < self._due_seconds:
+            return None
+        self._started_seconds = now_seconds
+        try:
+            self.process = self._start()
+        except OSError:
+            self._delay(now_seconds)
+            raise
+        return self.process
+
+    def take_end(self) -> tuple[int, int] | None:
+        """Return the id and the exit status of a process that has ended, once. Otherwise None."""
+        if self.process is None or (status := self.process.poll()) is None:
+            return None
+        pid, self.process = self.process.pid, None
+        self._delay(time.monotonic())
+        return pid, status
+
+    def _delay(self, now_seconds: float) -> None:
+        if now_seconds - self._started_seconds >= _HEALTHY_SECONDS:
+            self._pause_seconds = 0.0
+        self._due_seconds = now_seconds + self._pause_seconds
+        self._pause_seconds = min(max(2 * self._pause_seconds, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+
+
+class Watcher:
+    """The processes of ``lodge serve``.
+
+    Args:
+        settings: The settings at the start.
+        read_settings: A function that reads the settings again. It raises SettingError if a setting is invalid.
+    """
+
+    def __init__(self, settings: ServeSettings, read_settings: Callable[[], ServeSettings]) -> None:
+        self._settings = settings
+        self._workspaces = workspaces_from(settings)
+        self._read_settings = read_settings
+        self._signs = LifeSigns()
+        self._reloads = 0
+        self._is_stopping = False
+        self._before: Identity | None = None
+        self._pulse = Pulse(_PERIOD_SECONDS)
+        self._gateway = KeptProcess(self._start_gateway)
+        self._reaper = KeptProcess(self._start_reaper)
+        self._spark: EmbeddedSpark | None = None
+        self._spark_token = secrets.token_urlsafe(32)
+
+    def run(self) -> int:
+        """Run until SIGINT or SIGTERM, and return the exit status.
+
+        Raises:
+            StartError: If the local Spark server does not start, or stops.
+        """
+        forbid_core_dumps()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        set_up_logs(self._settings.log_level)
+        with ExitStack() as stack:
+            if not self._settings.backend and not self._settings.impersonation:
+                memory, message_bytes = self._settings.spark_driver_memory, self._settings.max_message_bytes
+                try:
+                    self._spark = stack.enter_context(
+                        embedded_spark(memory, message_bytes, self._spark_token, _is_stop_pending)
+                    )
+                except StoppedError:
+                    return self._stopped()
+            if self._settings.reaper:
+                stack.callback(self._stop_reaper)
+            stack.callback(self._kill_gateway)
+            status = self._watch()
+        return status or self._stopped()
+
+    def _watch(self) -> int:
+        """Watch the processes until the gateway has stopped, and return the exit status."""
+        while not self._is_stopping or self._gateway.process is not None:
+            if not self._is_stopping:
+                if self._settings.reaper:
+                    self._keep_reaper()
+                self._start_gateway_if_due()
+            self._take_signal()
+            if self._spark is not None:
+                self._spark.require_running()
+            self._take_reload()
+            self._kill_stuck_gateway()
+            if (ended := self._gateway.take_end()) is None:
+                continue
+            pid, status = ended
+            if self._is_stopping:
+                return max(status, 0)
+            if self._signs.identity is None:  # it never was ready, and has said why
+                return max(status, 1)
+            _log.error("gateway_process_died", pid=pid, exit_status=status)
+            self._before = self._signs.identity
+            self._signs.count_restart()
+        return 0
+
+    def _start_gateway_if_due(self) -> None:
+        try:
+            started = self._gateway.start_if_due()
+        except OSError as error:
+            _log.error("gateway_process_failed", reason=str(error))
+            return
+        if started is not None:
+            self._pulse = Pulse(_PERIOD_SECONDS)
+            if self._before is not None:
+                _log.warning("gateway_process_restarted", pid=started.pid)
+
+    def _keep_reaper(self) -> None:
+        if (ended := self._reaper.take_end()) is not None:
+            pid, status = ended
+            _log.error("reaper_process_died", pid=pid, exit_status=status)
+        try:
+            started = self._reaper.start_if_due()
+        except OSError as error:
+            _log.error("reaper_process_failed", reason=str(error))
+            return
+        if started is not None:
+            _log.info("reaper_process_started", pid=started.pid)
+
+    def _take_signal(self) -> None:
+        """Wait for a signal, at most for a period, and obey it."""
+        received = signal.sigtimedwait(_SIGNALS, _PERIOD_SECONDS)
+        if received is None:
+            return
+        if received.si_signo in _STOP and not self._is_stopping:
+            self._is_stopping = True
+            _log.info("lodge_stopping")
+            self._signal_gateway(signal.SIGTERM)
+        elif received.si_signo == signal.SIGHUP:
+            self._signal_gateway(signal.SIGHUP)
+
+    def _take_reload(self) -> None:
+        """Use the configuration that the gateway uses, for processes that start from now on."""
+        if self._reloads == self._signs.reloads:
+            return
+        self._reloads = self._signs.reloads
+        with suppress(LodgeError, OSError):  # it has changed again, and is now invalid
+            settings = self._read_settings()
+            self._workspaces = workspaces_from(settings)
+            self._settings = settings
+
+    def _kill_stuck_gateway(self) -> None:
+        process, identity = self._gateway.process, self._signs.identity
+        if process is None or identity is None or identity == self._before:
+            return  # it is not ready yet
+        stuck_seconds = self._pulse.observe(self._signs.beats, ProcessState.read(process.pid), time.monotonic())
+        if stuck_seconds >= self._settings.stall_limit.total_seconds():
+            _log.error("gateway_stuck", pid=process.pid, replica=identity.replica, seconds=round(stuck_seconds, 1))
+            process.send_signal(signal.SIGKILL)
+
+    def _signal_gateway(self, number: int) -> None:
+        if self._gateway.process is not None:
+            self._gateway.process.send_signal(number)
+
+    def _kill_gateway(self) -> None:
+        if self._gateway.process is not None:
+            stop_child(self._gateway.process, 0)
+
+    def _stop_reaper(self) -> None:
+        if self._reaper.process is not None:
+            stop_child(self._reaper.process, _REAPER_STOP_SECONDS)
+
+    def _stopped(self) -> int:
+        _log.info("lodge_stopped")
+        return 0
+
+    def _start_gateway(self) -> Child:
+        return ForkedChild(self._run_gateway, "lodge-gateway")
+
+    def _start_reaper(self) -> Child:
+        return start_child([sys.executable, "-m", "lodge", "reap"], environment=self._environment())
+
+    def _environment(self) -> Mapping[str, str]:
+        return environment_for(self._settings, self._workspaces)
+
+    def _run_gateway(self) -> int:
+        """Run the gateway, in the process that was forked for it, and return the exit status."""
+        from lodge.tuning import freeze_loaded_objects, leave_out_pandas, start_grpc  # noqa: PLC0415
+
+        leave_out_pandas()
+        start_grpc()
+
+        from lodge.configuration import Configuration  # noqa: PLC0415
+        from lodge.serve import LocalSpark, serve  # noqa: PLC0415
+
+        freeze_loaded_objects()
+        output = set_up_logs(self._settings.log_level)
+        spark = None if self._spark is None else LocalSpark(self._spark.address, self._spark_token)
+        configuration = Configuration(self._settings, self._workspaces, self._read_settings)
+        try:
+            asyncio.run(serve(configuration, output, self._signs, spark))
+        except LodgeError as error:
+            return report(error)
+        return 0
+
+
+def _is_stop_pending() -> bool:
+    return bool(signal.sigpending() & _STOP)

@@ -1,0 +1,115 @@
+"""Gateways that die or do not respond, and the watcher that starts them again. Numbers are its guarantees."""
+
+import os
+import signal
+import threading
+import time
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from pyspark.errors.exceptions.connect import SparkConnectException
+
+from tests.cluster.ports import free_port
+
+LIMIT = ("--stall-limit", "2s")
+HOLDS_THE_LOCK = """
+import ctypes, sys, threading, time
+from pathlib import Path
+import lodge.serve
+from lodge.cli import main
+
+order = Path(sys.argv.pop(1))
+serve = lodge.serve.serve
+
+def hold_the_lock_of_python():
+    while not order.exists():
+        time.sleep(0.05)
+    order.unlink()
+    ctypes.PyDLL(None).sleep(100_000)
+
+async def changed(*arguments):
+    threading.Thread(target=hold_the_lock_of_python, daemon=True).start()
+    await serve(*arguments)
+
+lodge.serve.serve = changed
+sys.exit(main())
+"""
+
+
+def create_table(spark):
+    spark.sql("create temporary table t as select 7 as id")
+
+
+def require_table(spark):
+    assert spark.sql("select * from t").collect() == [(7,)]
+
+
+def collect_until_closed(statement):
+    with suppress(SparkConnectException):  # when the test closes the session
+        statement.collect()
+
+
+def restarts(lodge):
+    return lodge.log().count('"gateway_process_restarted"')
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP])
+def test_sessions_continue_at_the_same_address(start_lodge, connect, spark_server, number):  # 1, 2
+    port = free_port()
+    lodge = start_lodge(*LIMIT, "--metrics-listen", f"127.0.0.1:{port}", backend=spark_server)
+    spark, idle = connect(lodge), connect(lodge)
+    for session in (spark, idle):
+        create_table(session)
+    before = lodge.gateway_pid
+    os.kill(before, number)
+    for session in (spark, idle):
+        require_table(session)
+    assert lodge.gateway_pid != before
+    assert restarts(lodge) == 1
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        assert "lodge_gateway_restarts_total 1.0" in answer.read().decode()
+    assert "Traceback" not in lodge.log()
+
+
+def test_gateway_whose_lock_a_c_function_holds_is_replaced(
+    start_lodge, connect, spark_server, tmp_path, wait_until
+):  # 1
+    order = tmp_path / "order"
+    lodge = start_lodge(*LIMIT, backend=spark_server, program=["-c", HOLDS_THE_LOCK, str(order)])
+    spark = connect(lodge)
+    create_table(spark)
+    order.touch()
+    require_table(spark)
+    wait_until(lambda: restarts(lodge), "the gateway is replaced")
+    require_table(spark)
+    assert '"gateway_stuck"' in lodge.log()
+
+
+def test_gateway_that_dies_often_is_started_again_each_time(start_lodge, connect, spark_server):
+    lodge = start_lodge(*LIMIT, backend=spark_server)
+    spark = connect(lodge)
+    create_table(spark)
+    for times in range(1, 4):
+        os.kill(lodge.gateway_pid, signal.SIGKILL)
+        require_table(spark)
+        assert restarts(lodge) == times
+
+
+def test_gateway_that_finishes_a_statement_before_it_stops_is_not_stuck(start_lodge, connect, spark_server, wait_until):
+    lodge = start_lodge(*LIMIT, backend=spark_server)
+    statement = connect(lodge).sql("select java_method('java.lang.Thread', 'sleep', 5000L), rand()")
+    begin = time.monotonic()
+    threading.Thread(target=collect_until_closed, args=[statement], daemon=True).start()
+    time.sleep(1)
+    assert lodge.stop() == 0
+    assert time.monotonic() - begin > 4, "the gateway has waited for the statement"
+    assert '"gateway_stuck"' not in lodge.log()
+
+
+def test_watcher_that_is_killed_takes_the_gateway_with_it(start_lodge, spark_server, wait_until):
+    lodge = start_lodge(backend=spark_server)
+    gateway = lodge.gateway_pid
+    lodge.signal(signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{gateway}/cmdline").exists(), "the gateway has ended")

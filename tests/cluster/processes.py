@@ -115,7 +115,7 @@ class Process:
             raise ClusterError(f"{error}; its log ends:\n{self.log.read_text(errors='replace')[-4000:]}") from None
 
     def kill(self) -> None:
-        """End the process at once, like a crash, and wait for those that die with it. Does nothing if it does not run."""
+        """End the process at once, like a crash, and all that die with it. Does nothing if it does not run."""
         if self._child is not None:
             others = self._tree()[1:]
             self._child.kill()
@@ -188,11 +188,15 @@ class Process:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process has not ended. One whose end its parent has not noticed has ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    """Return whether a thread of a process runs. The first thread may end before others, which keep files open.
+
+    A process whose end its parent has not noticed has ended.
+    """
+    states = set()
+    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):  # the thread has ended
+            states.add(thread.read_text().rpartition(")")[2].split()[0])
+    return not states <= {"Z", "X"}
 
 
 def children_of(pid: int) -> set[int]:

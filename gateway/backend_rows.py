@@ -44,6 +44,11 @@ def is_bytes(kind: pa.DataType) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
+def is_integer(kind: pa.DataType) -> bool:
+    """Return whether the values of a type are integers."""
+    return bool(types.is_integer(kind))
+
+
 def is_integers(kind: pa.DataType) -> bool:
     """Return whether the values of a type are lists of integers."""
     return bool((types.is_list(kind) or types.is_large_list(kind)) and types.is_integer(kind.value_type))

@@ -40,7 +40,7 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2, types_pb2
 from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
 from pyspark.sql.types import StructType
 
-from gateway.backend_rows import BackendRowsError, decode_rows, is_boolean
+from gateway.backend_rows import BackendRowsError, decode_rows, is_boolean, is_integer
 from gateway.backends import SERVICE, Backend, require_answer
 from gateway.error_status import Metadata, condition_of
 from gateway.errors import OPERATION_NOT_FOUND, BackendError, GatewayError, SparkError, backend_failed
@@ -198,6 +198,26 @@ class BackendSession:
         except (BackendError, BackendRowsError):
             return False
         return any(answer["exists"] for answer in answers)
+
+    async def read_count(self, plan: base_pb2.Plan) -> int:
+        """Execute a query that returns one row with a number, and return the number.
+
+        Raises:
+            BackendError: If the query fails.
+            GatewayError: If the backend answers something else.
+        """
+        answers: list[Mapping[str, Any]] = []
+
+        async def take(rows: bytes) -> None:
+            answers.extend(decode_rows(rows, {"count": is_integer}, max_rows=1))
+
+        try:
+            await self.execute(plan, on_rows=take)
+        except BackendRowsError as error:
+            raise self._failed(str(error)) from error
+        if len(answers) != 1 or answers[0]["count"] is None:
+            raise self._failed(f"{len(answers)} counts instead of one")
+        return int(answers[0]["count"])
 
     async def execute_sql(self, relation: relations_pb2.Relation) -> base_pb2.ExecutePlanResponse:
         """Execute a SQL command and return the response from Spark.

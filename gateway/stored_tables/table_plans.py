@@ -35,14 +35,10 @@ def build_write(
     options: Mapping[str, str],
 ) -> base_pb2.Plan:
     """Return the plan that writes rows to a new directory and counts them."""
-    count = expressions_pb2.Expression()
-    count.alias.name.append(ROWS_WRITTEN)
-    count.alias.expr.unresolved_function.function_name = "count"
-    count.alias.expr.unresolved_function.arguments.add().literal.integer = 1
     counted = relations_pb2.Relation()
     counted.collect_metrics.input.CopyFrom(query)
     counted.collect_metrics.name = ROWS_WRITTEN
-    counted.collect_metrics.metrics.append(count)
+    counted.collect_metrics.metrics.append(_count())
     write = commands_pb2.WriteOperation(
         input=counted,
         source=storage_format,
@@ -52,6 +48,25 @@ def build_write(
         options={**options, **_PRIVATE_FILES},
     )
     return base_pb2.Plan(command=commands_pb2.Command(write_operation=write))
+
+
+def build_count(directory: str, *, storage_format: str, options: Mapping[str, str]) -> base_pb2.Plan:
+    """Return the plan that counts the rows in a directory."""
+    aggregate = relations_pb2.Aggregate(group_type=relations_pb2.Aggregate.GROUP_TYPE_GROUPBY)
+    source = aggregate.input.read.data_source
+    source.format = storage_format
+    source.paths.append(directory)
+    source.options.update(options)
+    aggregate.aggregate_expressions.append(_count())
+    return base_pb2.Plan(root=relations_pb2.Relation(aggregate=aggregate))
+
+
+def _count() -> expressions_pb2.Expression:
+    count = expressions_pb2.Expression()
+    count.alias.name.append(ROWS_WRITTEN)
+    count.alias.expr.unresolved_function.function_name = "count"
+    count.alias.expr.unresolved_function.arguments.add().literal.integer = 1
+    return count
 
 
 def build_scan(

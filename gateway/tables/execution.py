@@ -47,7 +47,8 @@ from gateway.responses import Response, build_row_response
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.storage import Storage
-from gateway.stored_tables.table_plans import ROWS_WRITTEN, to_spark_path
+from gateway.stored_tables.storage_formats import find_storage_format
+from gateway.stored_tables.table_plans import to_spark_path
 from gateway.tables.answers import answer_to
 from gateway.tables.background import BackgroundTasks, run_to_completion
 from gateway.tables.changes import (
@@ -73,6 +74,7 @@ from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
 from gateway.tables.undo import Undo, UndoPendingError
 from gateway.tables.view_sync import ViewSync, contents_of
+from gateway.tables.written_rows import written_rows
 from workspace.identifiers import ReplicaId, TableUuid
 from workspace.record_changes import add_answer, find_answer
 from workspace.records import Answer, PendingChange, PendingDrop, PendingWrite, SessionRecord, TemporaryTable
@@ -278,7 +280,13 @@ class StatementExecutor:
         except FileNotFoundError:
             await self._records.read(session)  # raises an error if the session, and thus its location, has ended
             raise
-        rows = result.observed.get(ROWS_WRITTEN, 0)
+        rows = await written_rows(
+            execution.backend,
+            result,
+            await self.create_path(session, write.directory),
+            storage_format=table.storage_format,
+            options=find_storage_format(table.storage_format, table.name).options(dict(table.options)),
+        )
         if check_size is not None:
             await check_size(
                 await self._records.change(session, lambda record: reserve(record, table, write, size_bytes=size_bytes))

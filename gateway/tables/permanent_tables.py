@@ -29,7 +29,6 @@ from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.storage import Storage
 from gateway.stored_tables.table_descriptions import TableDescription, list_permanent_tables
-from gateway.stored_tables.table_plans import ROWS_WRITTEN
 from gateway.tables.answers import created, not_created, table_dropped
 from gateway.tables.background import run_to_completion
 from gateway.tables.changes import begin_once
@@ -39,6 +38,7 @@ from gateway.tables.new_tables import NewTable
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
 from gateway.tables.workspace_directories import Publication, check_table_name, is_name_used, remove_table
+from gateway.tables.written_rows import written_rows
 from workspace.files.table_owners import TableOwners
 from workspace.identifiers import Principal, ReplicaId
 from workspace.record_changes import add_answer
@@ -134,7 +134,13 @@ class PermanentTables:
             with self._drain.finishing(writing.cancel):
                 result = await writing
             operation.server_side_session_id = result.server_side_session_id
-            rows = result.observed.get(ROWS_WRITTEN, 0)
+            rows = await written_rows(
+                execution.backend,
+                result,
+                path,
+                storage_format=new.storage.name,
+                options=new.storage.options(dict(new.options)),
+            )
             self._sessions.require_lease(session)
             await self._records.change(session, lambda record: _require_pending(record, write))
             file_systems.require_responsive(workspace)

@@ -178,7 +178,13 @@ def test_interrupted_statements_leave_nothing(table, wait_until):
     before, directories, spark = table.state(), len(list(table.location.iterdir())), table.spark
     statements = ("create temporary table v as", "insert into t", "insert overwrite u")
     running = [Running(spark, f"{statement} {slow(milliseconds=1000)}") for statement in statements]
-    wait_until(lambda: len(list(table.location.iterdir())) == directories + 3, "the writes have begun")
+
+    def have_begun():
+        """Return whether each write has a directory, and two of them sleep in their task, which an interrupt ends."""
+        found = list(table.location.iterdir())
+        return len(found) == directories + 3 and sum(any(each.rglob("_temporary/**/part-*")) for each in found) == 2
+
+    wait_until(have_begun, "the writes have begun")
 
     def have_ended():
         spark.interruptAll()  # does not know a statement that Spark has not begun

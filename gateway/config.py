@@ -41,8 +41,7 @@ class GatewayConfig:
             operation before it ends.
         lease_duration_seconds: How long a lease is valid after each renewal. All replicas and reapers of a workspace
             must use the same value.
-        backends_end_with_gateway: Whether the backends stop together with this replica. If True, the sessions of this
-            replica end when it stops.
+        has_own_backend: Whether only this gateway, and those that replace its process, can use the backend.
         max_message_bytes: The maximum size of a message from a client. The default is the same as in Spark, 128 MiB.
         max_plan_bytes: The maximum size of a decompressed plan.
         log_query_text: Whether log events may include the text of Lodge statements.
@@ -66,7 +65,7 @@ class GatewayConfig:
     workspaces: Workspaces
     session_idle_timeout_seconds: float
     lease_duration_seconds: float
-    backends_end_with_gateway: bool
+    has_own_backend: bool = False
     max_message_bytes: int = 128 * 1024 * 1024
     max_plan_bytes: int = 64 * 1024 * 1024
     log_query_text: bool = False

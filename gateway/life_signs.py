@@ -1,34 +1,34 @@
-"""What a gateway tells its watcher, in memory that both processes share.
+"""The memory that a gateway shares with its watcher.
 
 A gateway that is stuck, for example in a function in C that never returns, cannot send anything. The watcher therefore
 reads memory in which the gateway counts. The memory is anonymous: it belongs to the watcher and to the processes that
-the watcher forks, and disappears with them.
+the watcher forks, and disappears with them. Each value has one writer, and a gateway that is killed while it writes
+leaves no value that looks valid.
 
 Source: [architecture "The watcher"].
 """
 
 import json
 import mmap
-import struct
+import zlib
 from dataclasses import asdict, dataclass
 
 from workspace.identifiers import ReplicaId
 
 _BYTES = 64 * 1024
-_COUNTERS = struct.Struct("=QQQ")
-_LENGTH = struct.Struct("=Q")
-_TEXT = _COUNTERS.size + _LENGTH.size
+_BEATS, _RESTARTS, _STOPPING, _LENGTH, _CHECKSUM = range(5)
+_TEXT = 5 * 8
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a gateway that was started again needs to know about the one before it.
+    """The name and the addresses of a gateway.
 
     Attributes:
         replica: The name of the replica.
-        listen: The address on which it listened, in the form ``host:port``.
-        certificate_listen: The address for clients with certificates; None if it had none.
-        metrics_listen: The address for probes and metrics; None if it had none.
+        listen: The address on which it listens, in the form ``host:port``.
+        certificate_listen: The address for clients with certificates; None if it has none.
+        metrics_listen: The address for probes and metrics; None if it has none.
     """
 
     replica: ReplicaId
@@ -41,51 +41,47 @@ class LifeSigns:
     """The shared memory of a watcher and one gateway after the other. Create it before the fork."""
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, _BYTES)
+        self._bytes = mmap.mmap(-1, _BYTES)
+        self._numbers = memoryview(self._bytes)[:_TEXT].cast("Q")
 
     def beat(self) -> None:
-        """Show that the event loop of the gateway responds."""
-        self._count(beats=1)
-
-    def count_reload(self) -> None:
-        """Show that the gateway uses a new configuration."""
-        self._count(reloads=1)
-
-    def count_restart(self) -> None:
-        """Show that a gateway is started again."""
-        self._count(restarts=1)
+        """Show that the event loop of the gateway responds. Only the gateway calls this."""
+        self._numbers[_BEATS] += 1
 
     @property
     def beats(self) -> int:
-        """How often the event loops of the gateways have responded."""
-        return self._counters()[0]
+        """The number of calls of :meth:`beat`."""
+        return self._numbers[_BEATS]
 
-    @property
-    def reloads(self) -> int:
-        """How often the gateways have used a new configuration."""
-        return self._counters()[1]
+    def count_restart(self) -> None:
+        """Count a restart of the gateway. Only the watcher calls this."""
+        self._numbers[_RESTARTS] += 1
 
     @property
     def restarts(self) -> int:
-        """How often a gateway was started again."""
-        return self._counters()[2]
+        """The number of restarts of the gateway."""
+        return self._numbers[_RESTARTS]
+
+    def begin_stop(self) -> None:
+        """Record that everything stops, with the local Spark server. Only the watcher calls this."""
+        self._numbers[_STOPPING] = 1
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether everything stops."""
+        return self._numbers[_STOPPING] == 1
 
     @property
     def identity(self) -> Identity | None:
-        """The last gateway that was ready. None if none was."""
-        (length,) = _LENGTH.unpack_from(self._memory, _COUNTERS.size)
-        return Identity(**json.loads(self._memory[_TEXT : _TEXT + length])) if length else None
+        """The last gateway that was ready. None if there was none, or if the gateway was killed while it wrote."""
+        text = self._bytes[_TEXT : _TEXT + self._numbers[_LENGTH]]
+        if not text or zlib.crc32(text) != self._numbers[_CHECKSUM]:
+            return None
+        return Identity(**json.loads(text))
 
     @identity.setter
     def identity(self, identity: Identity) -> None:
         text = json.dumps(asdict(identity)).encode()
-        self._memory[_TEXT : _TEXT + len(text)] = text
-        _LENGTH.pack_into(self._memory, _COUNTERS.size, len(text))
-
-    def _count(self, *, beats: int = 0, reloads: int = 0, restarts: int = 0) -> None:
-        before = self._counters()
-        _COUNTERS.pack_into(self._memory, 0, before[0] + beats, before[1] + reloads, before[2] + restarts)
-
-    def _counters(self) -> tuple[int, int, int]:
-        beats, reloads, restarts = _COUNTERS.unpack_from(self._memory)
-        return beats, reloads, restarts
+        self._bytes[_TEXT : _TEXT + len(text)] = text
+        self._numbers[_LENGTH] = len(text)
+        self._numbers[_CHECKSUM] = zlib.crc32(text)

@@ -133,8 +133,6 @@ class Gateway:
             quota=self._admission.sessions,
         )
         await self._sessions.renew_lease()
-        if self._before is not None:
-            await self._stop_lease_of(self._before)
         try:
             # Renew the lease before reading the roots. In this order, either this replica sees a concurrent move of the
             # home, or the move sees the lease of this replica.
@@ -191,6 +189,8 @@ class Gateway:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         await self._authenticator.start()
         self._addresses = addresses = await self._listener.start()
+        if self._before is not None:
+            await self._stop_lease_of(self._before)
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
         self._sessions.start_renewing()
         self._is_serving = True
@@ -202,7 +202,7 @@ class Gateway:
             asyncio.create_task(_repeat(self._reload_credentials, _CREDENTIALS_SECONDS, "credentials_not_reloaded")),
         ]
         adopter = None
-        if not config.backends_end_with_gateway or self._before is not None:
+        if not config.has_own_backend or self._before is not None:
             adopter = Adopter(
                 self._sessions,
                 self._storage,
@@ -278,7 +278,7 @@ class Gateway:
         await self._listener.reload_certificates()
         await self._backends.reload_credentials()
 
-    async def stop(self, drain_seconds: float) -> None:
+    async def stop(self, drain_seconds: float, *, backends_end: bool = False) -> None:
         """Stop the replica.
 
         If the backends stop too, running requests finish, and the sessions end. Otherwise, clients connect to another
@@ -287,12 +287,13 @@ class Gateway:
 
         Args:
             drain_seconds: How long running requests and statements can continue. What is left is ended.
+            backends_end: Whether the backends stop too.
         """
         begun_seconds = time.monotonic()
         self._is_serving = False
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         log.info("gateway_draining", seconds=drain_seconds, sessions=self._sessions.count)
-        hands_over, has_peers = not self._config.backends_end_with_gateway, False
+        hands_over, has_peers = not backends_end, False
         finish_seconds = begun_seconds + drain_seconds - _HANDOVER_SECONDS
         if hands_over:
             self._drain.refuse_calls()
@@ -320,7 +321,7 @@ class Gateway:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._sessions.leave_all(end=self._config.backends_end_with_gateway)
+        await self._sessions.leave_all(end=backends_end)
         await self._backends.close()
         await self._storage.close()
         self._audited.close()

@@ -5,7 +5,8 @@ Guarantees:
 1. The kernel kills a child process when its parent dies, even if the parent was killed (Linux only).
 2. Each child process runs in its own process session. Ctrl-C at a terminal reaches only the parent, which then stops
    its children in order.
-3. A child process blocks no signals, although its parent may wait for signals that it blocks.
+3. A child process does not block the signals that its parent blocks. A fork can block some at first, so that they wait
+   until it is ready for them.
 
 The kernel ties a child process to the *thread* that started it. Therefore, start children from the main thread, and
 never from a worker thread.
@@ -19,10 +20,13 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Protocol
+
+REQUESTS = frozenset({signal.SIGTERM, signal.SIGHUP})
+"""The signals with which a parent asks a fork for something."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
@@ -55,14 +59,15 @@ class ForkedChild:
     Args:
         run: The function. It sees the memory of this process as of the fork.
         name: The name of the process in the lists of the system, at most 15 characters.
+        blocked: The signals that the function unblocks when it is ready for them.
     """
 
-    def __init__(self, run: Callable[[], int], name: str) -> None:
+    def __init__(self, run: Callable[[], int], name: str, blocked: Collection[signal.Signals] = ()) -> None:
         self._status: int | None = None
         parent = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
-            _run_in_fork(run, name, parent)
+            _run_in_fork(run, name, parent, blocked)
 
     def poll(self) -> int | None:
         """Return the exit status, negative for a signal. None if the process runs."""
@@ -112,15 +117,17 @@ def stop_child(child: Child, grace_seconds: float) -> None:
     """
     child.send_signal(signal.SIGTERM)
     end_seconds = time.monotonic() + grace_seconds
+    while child.poll() is None and time.monotonic() < end_seconds:
+        time.sleep(_POLL_SECONDS)
+    if child.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
     while child.poll() is None:
-        if time.monotonic() > end_seconds:
-            with suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
         time.sleep(_POLL_SECONDS)
 
 
-def _die_with(parent: int) -> Callable[[], None]:
-    """Return the function that the child process runs between fork and exec.
+def _die_with(parent: int, blocked: Collection[signal.Signals] = ()) -> Callable[[], None]:
+    """Return the function that the child process runs after the fork.
 
     The function makes system calls and does not acquire locks.
     """
@@ -129,24 +136,26 @@ def _die_with(parent: int) -> Callable[[], None]:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # the parent died before the previous line
             os._exit(1)
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     return bind
 
 
-def _run_in_fork(run: Callable[[], int], name: str, parent: int) -> None:
+def _run_in_fork(run: Callable[[], int], name: str, parent: int, blocked: Collection[signal.Signals]) -> None:
     """Run a function in a new fork, and end the process."""
     status = 1
     try:
         os.setsid()
-        _die_with(parent)()
+        _die_with(parent, blocked)()
         _libc.prctl(_PR_SET_NAME, name.encode())
         atexit._clear()  # what the parent has registered is not for this process
         status = run()
         atexit._run_exitfuncs()
-    except BaseException:  # noqa: BLE001 - nothing above this function may run in the fork
-        traceback.print_exc()
-    finally:
         sys.stdout.flush()
         sys.stderr.flush()
+    except BaseException:  # noqa: BLE001 - nothing above this function may run in the fork
+        status = status or 1
+        with suppress(Exception):
+            traceback.print_exc()
+    finally:
         os._exit(status)

@@ -12,7 +12,7 @@ Guarantees:
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
@@ -27,12 +27,11 @@ from lodge.authentication import (
 )
 from lodge.errors import LodgeError
 from lodge.impersonation import check_impersonation
-from lodge.reaper_process import environment_for
 from lodge.settings import ServeSettings
 from lodge.workspace_settings import workspaces_from
 from workspace.workspaces import Workspace, Workspaces
 
-_CHANGEABLE = frozenset({"workspace", "writable_workspace", "authentication"})
+_FIXED = ServeSettings.model_fields.keys() - {"workspace", "writable_workspace", "authentication"}
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -66,10 +65,6 @@ class Configuration:
         check_listen_address(self.settings)
         self.methods = open_methods(self.settings)
 
-    def environment(self) -> Mapping[str, str]:
-        """Return the environment variables for a reaper process that starts now."""
-        return environment_for(self.settings, self.workspaces)
-
     async def reload(self, apply: Callable[[Workspaces, Sequence[Method]], Awaitable[None]]) -> Sequence[str] | None:
         """Read the settings again and apply the changes to workspaces and authentication methods.
 
@@ -97,15 +92,28 @@ class Configuration:
 
     def _read(self) -> tuple[ServeSettings, Workspaces, Methods, Sequence[str]]:
         read = self._read_settings()
-        fixed = {name: getattr(self.settings, name) for name in ServeSettings.model_fields if name not in _CHANGEABLE}
-        ignored = sorted(name for name, value in fixed.items() if getattr(read, name) != value)
-        settings = read.model_copy(update=fixed)
-        workspaces = workspaces_from(settings)
-        if settings.impersonation:
-            check_impersonation(settings, workspaces)
-        check_listen_address(settings)
-        check_method_changes(self.settings, settings)
+        settings, workspaces = checked_reload(self.settings, read)
+        ignored = sorted(name for name in _FIXED if getattr(read, name) != getattr(settings, name))
         return settings, workspaces, open_methods(settings, self.methods), ignored
+
+
+def checked_reload(before: ServeSettings, read: ServeSettings) -> tuple[ServeSettings, Workspaces]:
+    """Return the settings and the workspaces after a reload. Settings that need a restart keep their values.
+
+    Args:
+        before: The settings before the reload.
+        read: The settings that were read again.
+
+    Raises:
+        SettingError: If the settings cannot be used.
+    """
+    settings = read.model_copy(update={name: getattr(before, name) for name in _FIXED})
+    workspaces = workspaces_from(settings)
+    if settings.impersonation:
+        check_impersonation(settings, workspaces)
+    check_listen_address(settings)
+    check_method_changes(before, settings)
+    return settings, workspaces
 
 
 def changes(before: Workspaces, after: Workspaces) -> Sequence[str]:

@@ -34,6 +34,7 @@ from gateway.server import Gateway
 from gateway.sessions.lease_thread import STALL_LIMIT_LEASES
 from lodge.audit_log import open_audit_log
 from lodge.authentication import log_risks, method_list
+from lodge.children import REQUESTS
 from lodge.configuration import Configuration
 from lodge.connections import backend_access, connection_limits, server_tls
 from lodge.errors import StartError
@@ -76,7 +77,8 @@ async def serve(
     Args:
         configuration: The settings.
         log_output: The output of the log, whose lost lines are a metric.
-        signs: What the watcher sees. It contains the identity of the gateway before this one.
+        signs: The memory that this process shares with its watcher. It contains the identity of the gateway before this
+            one.
         spark: The local Spark server, or None if the gateway uses other backends.
 
     Raises:
@@ -88,6 +90,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, lambda: serving.cancelling() or serving.cancel())
     loop.add_signal_handler(signal.SIGHUP, reload.set)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, REQUESTS)
     try:
         with suppress(asyncio.CancelledError):
             await serving
@@ -138,16 +141,13 @@ async def _serve(
         endpoint = HttpEndpoint(health.alive, health.ready, registry)
         metrics_address = settings.metrics_listen if before is None else before.metrics_listen
         metrics_listen = stack.enter_context(serve_metrics(metrics_address, endpoint, event="gateway_metrics_served"))
-        drain_seconds = settings.drain_timeout.total_seconds()
-        if spark is not None:
-            drain_seconds = min(drain_seconds, _EMBEDDED_SPARK_STOP_SECONDS)
-        addresses = await stack.enter_async_context(_start(gateway, drain_seconds))
+        addresses = await stack.enter_async_context(_start(gateway, settings, signs, spark))
         signs.identity = Identity(gateway.replica, addresses.main, addresses.certificate, metrics_listen)
         if before is None:
             print(f"Lodge is ready at {addresses.url}", flush=True)
             if addresses.certificate_url is not None:
                 print(f"Clients with certificates connect to {addresses.certificate_url}", flush=True)
-        await _reload_on_request(configuration, reload, gateway, audit, signs)
+        await _reload_on_request(configuration, reload, gateway, audit)
 
 
 async def _beat(signs: LifeSigns) -> None:
@@ -161,7 +161,7 @@ class Restarts(Collector):
     """The metric of how often the gateway was started again.
 
     Args:
-        signs: What the gateway and its watcher share.
+        signs: The memory that the gateway shares with its watcher.
     """
 
     def __init__(self, signs: LifeSigns) -> None:
@@ -185,15 +185,13 @@ def _at_addresses_of(before: Identity, config: GatewayConfig) -> GatewayConfig:
 
 
 async def _reload_on_request(
-    configuration: Configuration, reload: asyncio.Event, gateway: Gateway, audit: Audit, signs: LifeSigns
+    configuration: Configuration, reload: asyncio.Event, gateway: Gateway, audit: Audit
 ) -> None:
     while True:
         await reload.wait()
         reload.clear()
         audit.log.reopen()
         changed = await configuration.reload(gateway.reload)
-        if changed is not None:
-            signs.count_reload()
         audit.administrative_act("reload_configuration", details=reload_details(changed))
 
 
@@ -221,7 +219,7 @@ def config_for(settings: ServeSettings, workspaces: Workspaces, spark: LocalSpar
         workspaces=workspaces,
         session_idle_timeout_seconds=settings.session_idle_timeout.total_seconds(),
         lease_duration_seconds=settings.lease_duration.total_seconds(),
-        backends_end_with_gateway=spark is not None,
+        has_own_backend=spark is not None,
         max_message_bytes=settings.max_message_bytes,
         max_plan_bytes=int(settings.max_plan_bytes),
         log_query_text=settings.log_query_text,
@@ -251,7 +249,12 @@ def _admission_limits(settings: ServeSettings) -> AdmissionLimits:
 
 
 @asynccontextmanager
-async def _start(gateway: Gateway, drain_seconds: float) -> AsyncIterator[Addresses]:
+async def _start(
+    gateway: Gateway, settings: ServeSettings, signs: LifeSigns, spark: LocalSpark | None
+) -> AsyncIterator[Addresses]:
+    drain_seconds = settings.drain_timeout.total_seconds()
+    if spark is not None:
+        drain_seconds = min(drain_seconds, _EMBEDDED_SPARK_STOP_SECONDS)
     try:
         addresses = await gateway.start()
     except (ListenError, CredentialFileError) as error:
@@ -262,4 +265,4 @@ async def _start(gateway: Gateway, drain_seconds: float) -> AsyncIterator[Addres
     try:
         yield addresses
     finally:
-        await gateway.stop(drain_seconds)
+        await gateway.stop(drain_seconds, backends_end=spark is not None and signs.is_stopping)

@@ -240,9 +240,10 @@ class ServeSettings(ReapSettings):
     )
     stall_limit: setting_types.Duration = Field(
         timedelta(seconds=10),
-        description="A gateway that does not respond for this time is killed and started again at the same address. "
-        "Its sessions and their temporary tables remain. Time in which the machine gives it no processor does not "
-        "count. Default: 10s.",
+        ge=timedelta(seconds=2),
+        description="A gateway that does not respond for this time is killed and restarted at the same address. Its "
+        "sessions and their temporary tables remain. Time in which the machine gives it no processor does not count. "
+        "At least 2s. Default: 10s.",
     )
     drain_timeout: setting_types.Duration = Field(
         timedelta(seconds=45),

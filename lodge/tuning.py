@@ -14,9 +14,8 @@ from importlib.abc import MetaPathFinder
 _GRPC_VARIABLES = {
     # Use the poller that does not need an additional thread between the socket and the event loop.
     "GRPC_EXPERIMENTS": "-event_engine_listener,-event_engine_client,-event_engine_callback_cq",
-    # Child processes of lodge execute another program immediately and never use gRPC before that. With fork support,
-    # gRPC tries to stop its threads before each fork, fails, and logs the failure at level INFO regardless of Lodge's
-    # log level.
+    # The gateway does not fork. With fork support, gRPC tries to stop its threads before each fork of a library, fails,
+    # and logs the failure at level INFO regardless of Lodge's log level.
     "GRPC_ENABLE_FORK_SUPPORT": "0",
 }
 

@@ -17,7 +17,9 @@ Guarantees:
 2. The new gateway starts after the old one has ended. It stops the lease of the old one, so that the sessions are
    adopted at once, by itself or by other replicas.
 3. The local Spark server outlives a gateway, so the sessions and their tables remain.
-4. This process uses no storage and no gRPC, so it cannot get stuck where a gateway does.
+4. While it watches, this process uses no storage and no gRPC, so it cannot get stuck where a gateway does.
+5. After a reload was requested, each process that starts reads the settings again. Settings that need a restart keep
+   their values.
 
 Not guaranteed: that anything continues if this process is killed. All its processes then die.
 
@@ -25,33 +27,38 @@ Source: [architecture "The watcher"].
 """
 
 import asyncio
+import os
 import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable
+from contextlib import ExitStack
 
 import structlog
 
 from gateway.life_signs import Identity, LifeSigns
-from lodge.children import Child, ForkedChild, start_child, stop_child
+from lodge.children import REQUESTS, Child, ForkedChild, stop_child
 from lodge.embedded_spark import EmbeddedSpark, StoppedError, embedded_spark
-from lodge.errors import LodgeError, report
+from lodge.errors import LodgeError, StartError, report
 from lodge.logs import set_up_logs
 from lodge.memory_protection import forbid_core_dumps
 from lodge.pulse import ProcessState, Pulse
 from lodge.reaper_process import environment_for
 from lodge.settings import ServeSettings
 from lodge.workspace_settings import workspaces_from
+from workspace.workspaces import Workspaces
 
 _STOP = frozenset({signal.SIGINT, signal.SIGTERM})
 _SIGNALS = _STOP | {signal.SIGHUP, signal.SIGCHLD}
 _PERIOD_SECONDS = 0.5
+_SLOW_SECONDS = 60.0
+"""How long a gateway may take without a sign of life while it starts or stops, if the stall limit is not longer."""
+
 _REAPER_STOP_SECONDS = 10
 _HEALTHY_SECONDS = 60.0
 _FIRST_PAUSE_SECONDS = 0.5
-_LONGEST_PAUSE_SECONDS = 30.0
+_LONGEST_PAUSE_SECONDS = 10.0
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -120,10 +127,10 @@ class Watcher:
         self._workspaces = workspaces_from(settings)
         self._read_settings = read_settings
         self._signs = LifeSigns()
-        self._reloads = 0
-        self._is_stopping = False
+        self._was_reload_requested = False
         self._before: Identity | None = None
         self._pulse = Pulse(_PERIOD_SECONDS)
+        self._killed: int | None = None
         self._gateway = KeptProcess(self._start_gateway)
         self._reaper = KeptProcess(self._start_reaper)
         self._spark: EmbeddedSpark | None = None
@@ -136,6 +143,7 @@ class Watcher:
             StartError: If the local Spark server does not start, or stops.
         """
         forbid_core_dumps()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by a parent, no child can be awaited
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         set_up_logs(self._settings.log_level)
         with ExitStack() as stack:
@@ -147,35 +155,49 @@ class Watcher:
                     )
                 except StoppedError:
                     return self._stopped()
-            if self._settings.reaper:
-                stack.callback(self._stop_reaper)
+            stack.callback(self._stop_reaper)
             stack.callback(self._kill_gateway)
             status = self._watch()
         return status or self._stopped()
 
     def _watch(self) -> int:
-        """Watch the processes until the gateway has stopped, and return the exit status."""
-        while not self._is_stopping or self._gateway.process is not None:
-            if not self._is_stopping:
-                if self._settings.reaper:
-                    self._keep_reaper()
+        """Watch the processes until the gateway has stopped, and return the exit status.
+
+        Raises:
+            StartError: If the local Spark server has stopped.
+        """
+        failure: StartError | None = None
+        while not self._signs.is_stopping or self._gateway.process is not None:
+            if not self._signs.is_stopping:
                 self._start_gateway_if_due()
+                if self._settings.reaper and self._has_been_ready():
+                    self._keep_reaper()
             self._take_signal()
-            if self._spark is not None:
-                self._spark.require_running()
-            self._take_reload()
-            self._kill_stuck_gateway()
+            if self._spark is not None and not self._signs.is_stopping:
+                try:
+                    self._spark.require_running()
+                except StartError as error:
+                    failure = error
+                    self._stop_gateway()
             if (ended := self._gateway.take_end()) is None:
+                self._kill_stuck_gateway()
                 continue
             pid, status = ended
-            if self._is_stopping:
-                return max(status, 0)
-            if self._signs.identity is None:  # it never was ready, and has said why
+            if self._signs.is_stopping:
+                if failure is None:
+                    return 0 if status == 0 else max(status, 1)
+                break
+            if not self._has_been_ready():  # it has said why it cannot start
                 return max(status, 1)
             _log.error("gateway_process_died", pid=pid, exit_status=status)
-            self._before = self._signs.identity
+            self._before = self._signs.identity or self._before
             self._signs.count_restart()
+        if failure is not None:
+            raise failure
         return 0
+
+    def _has_been_ready(self) -> bool:
+        return self._before is not None or self._signs.identity is not None
 
     def _start_gateway_if_due(self) -> None:
         try:
@@ -205,35 +227,32 @@ class Watcher:
         received = signal.sigtimedwait(_SIGNALS, _PERIOD_SECONDS)
         if received is None:
             return
-        if received.si_signo in _STOP and not self._is_stopping:
-            self._is_stopping = True
+        if received.si_signo in _STOP and not self._signs.is_stopping:
             _log.info("lodge_stopping")
-            self._signal_gateway(signal.SIGTERM)
+            self._stop_gateway()
         elif received.si_signo == signal.SIGHUP:
-            self._signal_gateway(signal.SIGHUP)
-
-    def _take_reload(self) -> None:
-        """Use the configuration that the gateway uses, for processes that start from now on."""
-        if self._reloads == self._signs.reloads:
-            return
-        self._reloads = self._signs.reloads
-        with suppress(LodgeError, OSError):  # it has changed again, and is now invalid
-            settings = self._read_settings()
-            self._workspaces = workspaces_from(settings)
-            self._settings = settings
+            self._was_reload_requested = True
+            if self._gateway.process is not None:
+                self._gateway.process.send_signal(signal.SIGHUP)
 
     def _kill_stuck_gateway(self) -> None:
-        process, identity = self._gateway.process, self._signs.identity
-        if process is None or identity is None or identity == self._before:
-            return  # it is not ready yet
-        stuck_seconds = self._pulse.observe(self._signs.beats, ProcessState.read(process.pid), time.monotonic())
-        if stuck_seconds >= self._settings.stall_limit.total_seconds():
-            _log.error("gateway_stuck", pid=process.pid, replica=identity.replica, seconds=round(stuck_seconds, 1))
+        process = self._gateway.process
+        if process is None or process.pid == self._killed:
+            return
+        limit_seconds = self._settings.stall_limit.total_seconds()
+        identity = self._signs.identity
+        if identity is None or identity == self._before or self._signs.is_stopping:
+            limit_seconds = max(limit_seconds, _SLOW_SECONDS)
+        stuck_seconds = self._pulse.observe(self._signs.beats, lambda: ProcessState.read(process.pid), time.monotonic())
+        if stuck_seconds >= limit_seconds:
+            _log.error("gateway_stuck", pid=process.pid, seconds=round(stuck_seconds, 1))
+            self._killed = process.pid
             process.send_signal(signal.SIGKILL)
 
-    def _signal_gateway(self, number: int) -> None:
+    def _stop_gateway(self) -> None:
+        self._signs.begin_stop()
         if self._gateway.process is not None:
-            self._gateway.process.send_signal(number)
+            self._gateway.process.send_signal(signal.SIGTERM)
 
     def _kill_gateway(self) -> None:
         if self._gateway.process is not None:
@@ -248,16 +267,29 @@ class Watcher:
         return 0
 
     def _start_gateway(self) -> Child:
-        return ForkedChild(self._run_gateway, "lodge-gateway")
+        return ForkedChild(lambda: _reported(self._run_gateway), "lodge-gateway", blocked=REQUESTS)
 
     def _start_reaper(self) -> Child:
-        return start_child([sys.executable, "-m", "lodge", "reap"], environment=self._environment())
+        return ForkedChild(lambda: _reported(self._become_reaper), "lodge-reaper")
 
-    def _environment(self) -> Mapping[str, str]:
-        return environment_for(self._settings, self._workspaces)
+    def _current_settings(self) -> tuple[ServeSettings, Workspaces]:
+        """Return the settings for a process that starts now.
 
-    def _run_gateway(self) -> int:
-        """Run the gateway, in the process that was forked for it, and return the exit status."""
+        If a reload was requested, the settings are read again, like at the reload. Call this only in a fork, because it
+        uses the storage.
+
+        Raises:
+            LodgeError: If the settings are not valid now. The process is then started again later.
+        """
+        if not self._was_reload_requested:
+            return self._settings, self._workspaces
+
+        from lodge.configuration import checked_reload  # noqa: PLC0415 - slow to load
+
+        return checked_reload(self._settings, self._read_settings())
+
+    def _run_gateway(self) -> None:
+        """Run the gateway, in the process that was forked for it."""
         from lodge.tuning import freeze_loaded_objects, leave_out_pandas, start_grpc  # noqa: PLC0415
 
         leave_out_pandas()
@@ -269,12 +301,22 @@ class Watcher:
         freeze_loaded_objects()
         output = set_up_logs(self._settings.log_level)
         spark = None if self._spark is None else LocalSpark(self._spark.address, self._spark_token)
-        configuration = Configuration(self._settings, self._workspaces, self._read_settings)
-        try:
-            asyncio.run(serve(configuration, output, self._signs, spark))
-        except LodgeError as error:
-            return report(error)
-        return 0
+        configuration = Configuration(*self._current_settings(), self._read_settings)
+        asyncio.run(serve(configuration, output, self._signs, spark))
+
+    def _become_reaper(self) -> None:
+        """Run the reaper in the process that was forked for it."""
+        environment = environment_for(*self._current_settings())
+        os.execve(sys.executable, [sys.executable, "-m", "lodge", "reap"], environment)  # noqa: S606 - no shell
+
+
+def _reported(run: Callable[[], None]) -> int:
+    """Run a function, print its error for the person at the terminal, and return the exit status."""
+    try:
+        run()
+    except LodgeError as error:
+        return report(error)
+    return 0
 
 
 def _is_stop_pending() -> bool:

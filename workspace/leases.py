@@ -6,7 +6,8 @@ two machines. Instead, it watches whether the lease's renewal mark changes, and 
 its own monotonic clock.
 
 A replica that ends in an orderly way does not need to be observed for so long. It stops its lease with
-:meth:`Leases.stop`, and its lease counts as lost at once.
+:meth:`Leases.stop`, and its lease counts as lost at once. The same holds for a replica whose process has ended and was
+replaced.
 
 Guarantees:
 

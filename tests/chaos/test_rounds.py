@@ -19,11 +19,13 @@ PROVED_ALONE = {
     "api_restarted": "test_single_faults",
     "backend_paused": "the fault backend_hung, which is as short in this test",
     "gateway_paused": "test_single_faults",
+    "gateway_process_killed": "gateway/sessions/test_watched_gateways",
+    "gateway_process_stuck": "gateway/sessions/test_watched_gateways",
     "gateway_stopped": "test_stops",
     "record_deleted": "test_deletion",
     "storage_gone": "test_single_faults",
 }
-"""The faults that other tests of this folder prove, and their modules."""
+"""The faults that other tests prove, and their modules, by default in this folder."""
 
 
 @pytest.mark.timeout(1200)

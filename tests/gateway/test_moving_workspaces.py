@@ -43,7 +43,6 @@ async def new_gateway() -> AsyncIterator[Callable[[Path], Gateway]]:
             workspaces=in_root(root),
             session_idle_timeout_seconds=60,
             lease_duration_seconds=LEASE_SECONDS,
-            backends_end_with_gateway=False,
         )
         made.append(Gateway(config, FileSessionRecords(locations.home), FileLeases(locations.home), locations))
         return made[-1]

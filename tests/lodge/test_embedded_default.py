@@ -80,8 +80,9 @@ def require_tables_after_a_restart(address: str, watcher: int) -> None:
     """Check that Spark outlives a killed gateway, so that the next one has the same tables."""
     session = SparkSession.builder.remote(f"{address}/").create()
     session.sql("create temporary table t as select 7 as id")
-    os.kill(gateway_of(watcher), signal.SIGKILL)
-    assert session.sql("select * from t").collect() == [(7,)]
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        os.kill(gateway_of(watcher), number)
+        assert session.sql("select * from t").collect() == [(7,)], number
     session.stop()
 
 

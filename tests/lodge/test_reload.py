@@ -1,6 +1,7 @@
 """Reload of settings, and a default temporary workspace that moves [temporary-tables §5.1.5]."""
 
 import json
+import os
 import re
 import signal
 import time
@@ -20,6 +21,7 @@ from tests.cluster.processes import children_of, is_running
 from tests.fixture_types import Eventually
 from tests.lodge.conftest import lodge_in
 from tests.records import a_record
+from tests.watched import gateway_of
 from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
@@ -234,6 +236,29 @@ def test_reaper_finds_a_new_root_by_itself(
         "the reaper logs the deletion, after the location is in the trash",
     )
     assert "Traceback" not in log.read_text()
+
+
+@pytest.mark.slow
+def test_gateway_that_is_replaced_uses_the_reloaded_settings(serving: Serving, eventually: Eventually) -> None:
+    def replace_gateway() -> None:
+        os.kill(gateway_of(serving.process.pid), signal.SIGKILL)
+
+    serving.write(serving.first)
+    serving.start("--no-reaper")
+    serving.write(serving.second, "lease_duration: 40s")
+    serving.reload("configuration_reloaded")
+    assert serving.lines("settings_need_restart")[-1]["settings"] == ["lease_duration"]
+    replace_gateway()
+    eventually(lambda: len(serving.lines("gateway_started")) == 2, "the gateway is replaced")
+    assert serving.reload("configuration_reloaded")["changed"] == []
+    assert serving.lines("settings_need_restart")[-1]["settings"] == ["lease_duration"], "it kept its value"
+
+    serving.config.write_text("workspace: [")
+    replace_gateway()
+    eventually(lambda: len(serving.lines("gateway_process_died")) == 3, "a gateway has not started")
+    assert len(serving.lines("gateway_started")) == 2, "no gateway runs with settings that nobody wants"
+    serving.write(serving.second)
+    eventually(lambda: len(serving.lines("gateway_started")) == 3, "the gateway starts with the repaired settings")
 
 
 @pytest.mark.slow

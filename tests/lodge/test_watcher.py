@@ -1,6 +1,7 @@
 """Processes that are started again."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def test_process_that_ends_at_once_is_started_again_after_growing_pauses(monkeyp
         while (ended := kept.take_end()) is None:
             pass
         assert ended == (process.pid, 1)
-    assert pauses == [0, 0, 0.5, 1, 2, 4, 8, 16, 30]
+    assert pauses == [0, 0, 0.5, 1, 2, 4, 8, 10, 10]
     while kept.start_if_due() is None:
         now += 0.25
     now += 60
@@ -44,7 +45,14 @@ def test_process_that_cannot_be_started_is_tried_again_after_a_pause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "status"), [(lambda: 3, 3), (lambda: 1 // 0, 1), (lambda: os.kill(os.getpid(), 9), -9)]
+    ("run", "status"),
+    [
+        (lambda: 3, 3),
+        (lambda: 1 // 0, 1),
+        (lambda: os.kill(os.getpid(), 9), -9),
+        (lambda: sys.stdout.close() or 3, 3),
+        (lambda: sys.stdout.close() or 0, 1),
+    ],
 )
 def test_fork_ends_with_the_status_of_its_function(run, status) -> None:  # type: ignore[no-untyped-def]
     child = ForkedChild(run, "lodge-test")

@@ -109,7 +109,6 @@ class World:
             workspaces=Workspaces({workspace.name: workspace}, workspace),
             session_idle_timeout_seconds=parameters.idle_seconds,
             lease_duration_seconds=LEASE_SECONDS,
-            backends_end_with_gateway=False,
             detached_timeout_seconds=_DETACHED_SECONDS,
             limits=Limits(principal_tables=parameters.principal_tables),
         )

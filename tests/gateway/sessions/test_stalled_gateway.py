@@ -43,7 +43,6 @@ config = GatewayConfig(
     workspaces=Workspaces({temporary.name: temporary}, temporary),
     session_idle_timeout_seconds=600.0,
     lease_duration_seconds=lease_seconds,
-    backends_end_with_gateway=False,
 )
 
 async def serve():

@@ -190,5 +190,5 @@ def test_short_texts_are_compared_at_once(text: str) -> None:
 
 
 def _scan_text() -> None:
-    """Do what takes a few milliseconds on any machine."""
-    sum(position % 7 for position in range(200_000))
+    """Do what takes about ten milliseconds, and a few times as long on a slow machine."""
+    sum(position % 7 for position in range(500_000))

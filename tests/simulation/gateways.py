@@ -277,7 +277,7 @@ class GatewayProcess:
 
     @property
     def replica(self) -> ReplicaId:
-        return self.gateway._replica
+        return self.gateway.replica
 
     @property
     def peers(self) -> Peers:

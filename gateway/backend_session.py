@@ -40,7 +40,7 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2, types_pb2
 from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
 from pyspark.sql.types import StructType
 
-from gateway.backend_rows import BackendRowsError, decode_rows, is_boolean, is_integer
+from gateway.backend_rows import BackendRowsError, Kind, decode_rows, is_boolean, is_integer
 from gateway.backends import SERVICE, Backend, require_answer
 from gateway.error_status import Metadata, condition_of
 from gateway.errors import OPERATION_NOT_FOUND, BackendError, GatewayError, SparkError, backend_failed
@@ -188,13 +188,8 @@ class BackendSession:
         """Return whether a database exists in Spark. False if the call fails."""
         plan = base_pb2.Plan()
         plan.root.catalog.database_exists.db_name = name
-        answers: list[Mapping[str, Any]] = []
-
-        async def take(rows: bytes) -> None:
-            answers.extend(decode_rows(rows, {"exists": is_boolean}, max_rows=1))
-
         try:
-            await self.execute(plan, on_rows=take)
+            answers = await self._read_row(plan, {"exists": is_boolean})
         except (BackendError, BackendRowsError):
             return False
         return any(answer["exists"] for answer in answers)
@@ -206,18 +201,23 @@ class BackendSession:
             BackendError: If the query fails.
             GatewayError: If the backend answers something else.
         """
-        answers: list[Mapping[str, Any]] = []
-
-        async def take(rows: bytes) -> None:
-            answers.extend(decode_rows(rows, {"count": is_integer}, max_rows=1))
-
         try:
-            await self.execute(plan, on_rows=take)
+            answers = await self._read_row(plan, {"count": is_integer})
         except BackendRowsError as error:
             raise self._failed(str(error)) from error
         if len(answers) != 1 or answers[0]["count"] is None:
             raise self._failed(f"{len(answers)} counts instead of one")
         return int(answers[0]["count"])
+
+    async def _read_row(self, plan: base_pb2.Plan, columns: Mapping[str, Kind]) -> Sequence[Mapping[str, Any]]:
+        """Execute a query, and return its rows. Each batch has at most one."""
+        answers: list[Mapping[str, Any]] = []
+
+        async def take(rows: bytes) -> None:
+            answers.extend(decode_rows(rows, columns, max_rows=1))
+
+        await self.execute(plan, on_rows=take)
+        return answers
 
     async def execute_sql(self, relation: relations_pb2.Relation) -> base_pb2.ExecutePlanResponse:
         """Execute a SQL command and return the response from Spark.

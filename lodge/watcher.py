@@ -1,7 +1,8 @@
-"""The command ``lodge serve``: starts Spark, the reaper and the gateway, and starts a gateway again that is lost.
+"""The command ``lodge serve``: starts Spark, the gateway and the reaper, and replaces a gateway that is lost.
 
-The components are processes of their own. They start in the order Spark, reaper, gateway and stop in the reverse order.
-Therefore, the backend is still running when the gateway ends its sessions.
+The components are processes of their own. Spark starts first, then the gateway, and the reaper when the gateway is
+ready. The gateway stops first, then the reaper, and Spark last. Therefore, the backend is still running when the
+gateway ends its sessions.
 
 ======================  ==========================================================
 Signal                  Effect
@@ -183,10 +184,10 @@ class Watcher:
                 self._kill_stuck_gateway()
                 continue
             pid, status = ended
+            if failure is not None:
+                raise failure
             if self._signs.is_stopping:
-                if failure is None:
-                    return 0 if status == 0 else max(status, 1)
-                break
+                return 0 if status == 0 else max(status, 1)
             if not self._has_been_ready():  # it has said why it cannot start
                 return max(status, 1)
             _log.error("gateway_process_died", pid=pid, exit_status=status)

@@ -171,7 +171,8 @@ class Restarts(Collector):
         """Return the metric."""
         yield CounterMetricFamily(
             "lodge_gateway_restarts",
-            "How often the gateway was started again because it had ended or did not respond.",
+            "How often the gateway was restarted because it had ended or did not respond. Its other counters begin at "
+            "0 after a restart.",
             self._signs.restarts,
         )
 

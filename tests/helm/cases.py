@@ -206,6 +206,7 @@ EVERYTHING: Values = {
         "resync_period": "10m",
         "session_idle_timeout": "2h",
         "spark_readers": False,
+        "stall_limit": "20s",
         "writable_workspace": ["dfs"],
     },
     "gateway": {

@@ -235,6 +235,9 @@ CASES: Mapping[str, Case] = {
         {30: set()},
     ),
     "a lease lapses": Case({_gateway("lease_lapses_total"): "0x9 1x40"}, {12: {"LodgeLeaseLapsed"}, 40: set()}),
+    "a gateway is restarted": Case(
+        {_gateway("restarts_total"): "0x9 1x40"}, {12: {"LodgeGatewayRestarted"}, 40: set()}
+    ),
     "a gateway is slow": Case(
         {_gateway("event_loop_lag_seconds"): "0x9 2x40"}, {12: set(), 17: {"LodgeGatewayOverloaded"}}
     ),

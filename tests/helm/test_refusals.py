@@ -176,6 +176,7 @@ SETTINGS: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "resync_period": _DURATIONS,
     "session_idle_timeout": _DURATIONS,
     "spark_readers": _SWITCHES,
+    "stall_limit": {**_DURATIONS, "taken": (2, 2.5, "20", "2000ms", "1m", "99999999d")},
     "writable_workspace": {"taken": ([], ["dfs", "raw"]), "refused": ([7], {"dfs": "dfs"}, 7)},
 }
 """Values that both the chart's schema and Lodge accept, and values that both refuse."""
@@ -293,6 +294,11 @@ LACKING: dict[str, tuple[Values, str, str]] = {
         {"authentication": {"kubernetes": {"audiences": []}}},
         "authentication.kubernetes.audiences is empty",
         "[lodge]",
+    ),
+    "a stall limit that busy gateways reach": (
+        {"config": {"stall_limit": "1s999ms"}},
+        "config.stall_limit is [1s999ms]",
+        "2s or more",
     ),
     "no certificate": ({"tls": {"source": "secret"}}, "tls.secretName is empty", "tls.source to auto"),
     "a certificate that is not used": (

@@ -61,6 +61,11 @@
 {{- if and .Values.admins (not $methods) -}}
 {{- fail "\n\nadmins is set, but authentication has no method: anybody could be an administrator. Configure a method, or remove admins.\n" -}}
 {{- end -}}
+{{- with .Values.config.stall_limit -}}
+{{- if lt (include "lodge.seconds" . | float64) 2.0 -}}
+{{- fail (printf "\n\nconfig.stall_limit is [%v]: set it to 2s or more.\n" .) -}}
+{{- end -}}
+{{- end -}}
 {{- with .Values.gateway -}}
 {{- $ports := list (int .port) (int .metricsPort) -}}
 {{- if include "lodge.hasCertificatePort" $ }}{{ $ports = append $ports (int .clientCertificatePort) }}{{ end -}}

@@ -175,23 +175,14 @@ def test_cached_table_shows_inserted_rows(table):
 def test_interrupted_statements_leave_nothing(table, wait_until):
     table.run("insert into t values (1, 'x')")
     table.run("create temporary table u as select 2 a, 'y' b")
-    before, directories, spark = table.state(), len(list(table.location.iterdir())), table.spark
+    before, spark = table.state(), table.spark
     statements = ("create temporary table v as", "insert into t", "insert overwrite u")
-    running = [Running(spark, f"{statement} {slow(milliseconds=1000)}") for statement in statements]
-
-    def have_begun():
-        """Return whether each write has a directory, and two of them sleep in their task, which an interrupt ends."""
-        found = list(table.location.iterdir())
-        return len(found) == directories + 3 and sum(any(each.rglob("_temporary/**/part-*")) for each in found) == 2
-
-    wait_until(have_begun, "the writes have begun")
-
-    def have_ended():
-        spark.interruptAll()  # does not know a statement that Spark has not begun
-        return all(statement.outcome for statement in running)
-
-    wait_until(have_ended, "all statements can be interrupted")
-    assert all("OPERATION_CANCELED" in str(statement.join()) for statement in running)
-    assert table.state() == before
+    for number, statement in enumerate(statements):
+        running = Running(spark, f"{statement} {slow(milliseconds=1000)}")
+        # An interrupt ends a task that sleeps. A task that Spark only begins to run could write later.
+        wait_until(lambda: any(table.location.glob("*/_temporary/**/part-*")), f"a task of statement {number} sleeps")
+        spark.interruptAll()
+        assert "OPERATION_CANCELED" in str(running.join())
+        assert table.state() == before
     table.run("insert into t values (3, 'z')")
     assert table.contents("t", "u") == [[(1, "x"), (3, "z")], [(2, "y")]]

@@ -39,18 +39,6 @@ true
 {{- default (ternary $own "default" $given.create) $given.name -}}
 {{- end -}}
 
-{{/* A duration of Lodge, such as 1h30m, in whole seconds. */}}
-{{- define "lodge.seconds" -}}
-{{- $text := toString . -}}
-{{- $seconds := 0.0 -}}
-{{- range regexFindAll "[0-9.]+(ms|s|m|h|d)?" $text -1 -}}
-{{- $unit := regexFind "[a-z]+$" . -}}
-{{- $factor := get (dict "ms" 0.001 "s" 1.0 "" 1.0 "m" 60.0 "h" 3600.0 "d" 86400.0) $unit -}}
-{{- $seconds = addf $seconds (mulf (trimSuffix $unit . | float64) $factor) -}}
-{{- end -}}
-{{- $seconds | ceil | int64 -}}
-{{- end -}}
-
 {{/* The properties that the chart sets from other values, as YAML. */}}
 {{- define "lodge.sparkDecided" -}}
 {{- $spark := .Values.spark -}}
@@ -104,7 +92,7 @@ spark.port.maxRetries: 0
 {{/* The properties that spark.config can change, as YAML. The gateway limits messages and ends idle sessions, so Spark must not do
      it earlier. Without a warehouse that all pods share, tables in the warehouse fail instead of losing the data of executors. */}}
 {{- define "lodge.sparkDefaults" -}}
-{{- $idle := include "lodge.seconds" (default "60m" .Values.config.session_idle_timeout) | int64 -}}
+{{- $idle := include "lodge.seconds" (default "60m" .Values.config.session_idle_timeout) | float64 | ceil | int64 -}}
 spark.connect.grpc.maxInboundMessageSize: 2147483647
 spark.connect.session.manager.defaultSessionTimeout: {{ add (mul $idle 2) 600 }}s
 spark.driver.defaultJavaOptions: -XX:+ExitOnOutOfMemoryError

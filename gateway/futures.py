@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
+from gateway.current_work import noted
+
 _Item = TypeVar("_Item")
 
 
@@ -26,4 +28,4 @@ async def for_each(items: Iterable[_Item], action: Callable[[_Item], Awaitable[o
 
     async with asyncio.TaskGroup() as group:
         for _ in range(workers):
-            group.create_task(work())
+            group.create_task(noted(work()))

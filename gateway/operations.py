@@ -38,6 +38,7 @@ from typing import Any
 import structlog
 from pyspark.sql.connect.proto import base_pb2
 
+from gateway.current_work import noted
 from gateway.errors import BackendError, CanceledError, GatewayError, SparkError, final, storage_failed
 from gateway.requests import SessionKey
 from workspace.identifiers import ClientSessionId, Principal
@@ -135,7 +136,7 @@ class Operation:
 
     def start(self, run: Runner) -> asyncio.Task[None]:
         """Start executing the statement, and return the task that executes it."""
-        self._task = asyncio.create_task(self._run(run))
+        self._task = asyncio.create_task(noted(self._run(run)))
         self._task.add_done_callback(self._finish)
         return self._task
 

@@ -26,6 +26,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import structlog
 
+from gateway.current_work import noted_call
 from gateway.errors import GatewayError
 from gateway.futures import retrieve_error
 
@@ -166,7 +167,7 @@ class Pool:
         self._active -= 1
 
     def _start(self, call: Callable[[], _Result]) -> "asyncio.Future[_Result]":
-        return asyncio.get_running_loop().run_in_executor(self._executor, call)
+        return asyncio.get_running_loop().run_in_executor(self._executor, noted_call(call))
 
     def _abandon(self, running: "asyncio.Future[Any]") -> None:
         """Replace the thread of a call that has not returned in time."""

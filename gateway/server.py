@@ -17,6 +17,7 @@ from gateway.authentication.method import Method
 from gateway.backends import SERVICE, Backends
 from gateway.config import GatewayConfig
 from gateway.connections.listener import Addresses, Listener
+from gateway.current_work import CurrentWork
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.drain import Drain
 from gateway.errors import GatewayError
@@ -32,11 +33,13 @@ from gateway.sessions.record_watch import RecordWatch
 from gateway.sessions.registry import Sessions
 from gateway.statement_audit import StatementAudit
 from gateway.storage import Storage
+from gateway.suspicions import Suspicion
 from gateway.tables.own_statements import OwnStatements
 from workspace.identifiers import ReplicaId
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
-from workspace.record_store import SessionRecords
+from workspace.record_changes import add_suspect
+from workspace.record_store import RecordError, SessionRecords
 from workspace.schema_segments import SchemaSegments
 from workspace.workspaces import Workspaces
 
@@ -64,6 +67,8 @@ class Gateway:
         authentication: The authentication methods. Without a method, the gateway trusts the user id of a request.
         schema_segments: The schemas of scanned files that replicas share. None to share none.
         before: The replica whose process has ended, and which this replica replaces. None if there was none.
+        suspicions: The requests on which replicas worked whose processes have ended.
+        work: The memory in which the replica notes on which requests it works.
 
     Attributes:
         replica: The name of this replica.
@@ -81,9 +86,13 @@ class Gateway:
         authentication: Sequence[Method] = (),
         schema_segments: SchemaSegments | None = None,
         before: ReplicaId | None = None,
+        suspicions: Sequence[Suspicion] = (),
+        work: CurrentWork | None = None,
     ) -> None:
         self._config = config
         self._before = before
+        self._suspicions = suspicions
+        self._work = CurrentWork() if work is None else work
         self._schema_segments = schema_segments
         self._storage = Storage(records, leases, locations)
         self.replica = ReplicaId(f"gateway-{secrets.token_hex(6)}")
@@ -180,6 +189,7 @@ class Gateway:
             pools=self._pools,
             plannings=plannings,
             drain=self._drain,
+            work=self._work,
         )
         # gRPC has a queue of new calls for each registered method. Therefore, a flood of calls of one method does not
         # delay the calls of other methods.
@@ -189,6 +199,8 @@ class Gateway:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         await self._authenticator.start()
         self._addresses = addresses = await self._listener.start()
+        for suspicion in self._suspicions:
+            await self._record(suspicion)
         if self._before is not None:
             await self._stop_lease_of(self._before)
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
@@ -351,6 +363,16 @@ class Gateway:
         await self._operations.end_all()
         await self._service.stop()
         await self._statements.stop()
+
+    async def _record(self, suspicion: Suspicion) -> None:
+        """Write a suspicion to the record of its session, so that no gateway runs the request."""
+        record, request = suspicion.record, suspicion.request
+        try:
+            await self._storage.update(record, lambda found: add_suspect(found, request))
+        except (GatewayError, RecordError) as error:
+            log.warning("suspected_request_not_recorded", record=record, reason=str(error))
+            return
+        log.warning("request_suspected", record=record, operation=request.operation_id, refused=request.refusal)
 
     async def _stop_lease_of(self, replica: ReplicaId) -> None:
         """Let all replicas adopt the sessions of a replica whose process has ended, without a wait for its lease."""

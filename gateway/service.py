@@ -18,7 +18,7 @@ This module converts every error to a gRPC status. It contains one of the top-le
 Source: [architecture "Gateway"], [spark-connect-proto base.proto].
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,6 +35,7 @@ from gateway.authentication.identity import Identity
 from gateway.backend_failures import BackendFailures, FailedCall, without_traceback
 from gateway.backend_session import BackendSession, OnProgress
 from gateway.backends import SERVICE, Backend
+from gateway.current_work import CurrentWork, NotedRequest, digest_of, noted
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.drain import Drain
 from gateway.error_status import Metadata, Status, condition_of, error_status, session_gone_condition
@@ -72,6 +73,7 @@ from gateway.scans.lost_discoveries import discovery_lost, prevent_start
 from gateway.scans.plannings import Plannings
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
+from gateway.sessions.suspects import check_request
 from gateway.statement_audit import ObservedStatement, StatementAudit
 from gateway.tables.own_statements import OwnStatements
 from workspace.identifiers import ClientSessionId
@@ -99,6 +101,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         pools: The threads and the memory for large requests.
         plannings: The statements whose scans are being planned.
         drain: What the gateway hands over when it stops.
+        work: The memory in which the gateway notes on which requests it works.
 
     Attributes:
         methods: The handlers of the known methods.
@@ -118,8 +121,10 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         pools: RequestPools,
         plannings: Plannings,
         drain: Drain,
+        work: CurrentWork,
     ) -> None:
         self._drain = drain
+        self._work = work
         self._authenticator = authenticator
         self._admission = admission
         self._sessions = sessions
@@ -191,7 +196,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                     progress.backend = backend
                     call = _Call(request, admitted, session, backend, progress)
                     with nullcontext() if session is None else session.track_request():
-                        response = await handler(call)
+                        response = await self._process(call, handler)
                     return None if response is None else admitted.respond(response)
             except (GatewayError, aio.AioRpcError) as error:
                 if name == "ExecutePlan" and not progress.is_observed:
@@ -204,6 +209,21 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 await self._fail(internal_error(error), context, progress)
 
         return handle
+
+    async def _process(self, call: "_Call", handler: "Handler") -> Any:
+        """Process a request, and note that this gateway works on it.
+
+        Raises:
+            GatewayError: If an earlier gateway may have been lost because of the request.
+        """
+        session, request = call.session, call.request
+        if session is None:
+            return await handler(call)
+        digest = digest_of(request.method, request.data if request.plan is None else request.plan)
+        if session.suspects:
+            check_request(session.suspects, request.method, request.operation_id, digest)
+        noted = NotedRequest(session.record_name, request.operation_id, digest)
+        return await self._work.note(noted, handler(call))
 
     async def _identify(self, context: Context) -> Identity | None:
         """Return the identity of the caller. Callers whose logins fail too often wait for the answer."""
@@ -287,8 +307,11 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         await forward_stream(call.backend, call.method, RequestStream(call.request, call.context), call.context)
 
     async def _add_artifacts(self, call: "_Call") -> bytes:
-        await self._paths.check_artifacts(call.request.data)
-        requests = RequestStream(call.request, call.context, self._paths.check_artifacts)
+        def check(data: bytes) -> Awaitable[None]:
+            return noted(self._paths.check_artifacts(data))
+
+        await check(call.request.data)
+        requests = RequestStream(call.request, call.context, check)
         return await forward_upload(call.backend, call.method, requests, call.context)
 
     async def _config(self, call: "_Call") -> bytes:
@@ -586,7 +609,7 @@ class _Call:
         return self.session
 
 
-Handler = Callable[[_Call], Awaitable[Any]]
+Handler = Callable[[_Call], Coroutine[Any, Any, Any]]
 
 
 def _caller(identity: Identity | None, context: Context, request: Request | None = None) -> Caller:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_RUNNABLE, _TRACED = "R", "t"
+_RUNNABLE, _STOPPED, _TRACED = "R", "T", "t"
 _LONGEST_STEP_PERIODS = 2.0
 
 
@@ -34,6 +34,11 @@ class ProcessState:
 
     threads: frozenset[str]
     processor_seconds: float
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether another process has stopped it with a signal."""
+        return _STOPPED in self.threads
 
     @classmethod
     def read(cls, pid: int) -> "ProcessState":

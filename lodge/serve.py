@@ -26,12 +26,14 @@ from gateway.audit import Audit
 from gateway.config import GatewayConfig, Limits
 from gateway.connections.credential_files import CredentialFileError
 from gateway.connections.listener import Addresses, ListenError
+from gateway.current_work import CurrentWork
 from gateway.errors import GatewayError
 from gateway.health import GatewayHealth
 from gateway.life_signs import Identity, LifeSigns
 from gateway.metrics import GatewayGauges, GatewayMetrics
 from gateway.server import Gateway
 from gateway.sessions.lease_thread import STALL_LIMIT_LEASES
+from gateway.suspicions import Suspicion
 from lodge.audit_log import open_audit_log
 from lodge.authentication import log_risks, method_list
 from lodge.children import REQUESTS
@@ -69,24 +71,37 @@ class LocalSpark:
     token: str
 
 
-async def serve(
-    configuration: Configuration, log_output: LogOutput, signs: LifeSigns, spark: LocalSpark | None
-) -> None:
+@dataclass(frozen=True, slots=True)
+class FromWatcher:
+    """What a gateway gets from its watcher.
+
+    Attributes:
+        signs: The memory that both share. It contains the identity of the gateway before this one.
+        work: The memory in which the gateway notes on which requests it works.
+        suspicions: The requests on which the gateways before this one worked when they were lost.
+        spark: The local Spark server, or None if the gateway uses other backends.
+    """
+
+    signs: LifeSigns
+    work: CurrentWork
+    suspicions: Sequence[Suspicion]
+    spark: LocalSpark | None
+
+
+async def serve(configuration: Configuration, log_output: LogOutput, watcher: FromWatcher) -> None:
     """Serve clients until SIGTERM.
 
     Args:
         configuration: The settings.
         log_output: The output of the log, whose lost lines are a metric.
-        signs: The memory that this process shares with its watcher. It contains the identity of the gateway before this
-            one.
-        spark: The local Spark server, or None if the gateway uses other backends.
+        watcher: What the watcher gives to this process.
 
     Raises:
         StartError: If a component does not start.
     """
-    beating = asyncio.create_task(_beat(signs))
+    beating = asyncio.create_task(_beat(watcher.signs))
     reload = asyncio.Event()
-    serving = asyncio.create_task(_serve(configuration, reload, log_output, signs, spark))
+    serving = asyncio.create_task(_serve(configuration, reload, log_output, watcher))
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, lambda: serving.cancelling() or serving.cancel())
     loop.add_signal_handler(signal.SIGHUP, reload.set)
@@ -99,12 +114,9 @@ async def serve(
 
 
 async def _serve(
-    configuration: Configuration,
-    reload: asyncio.Event,
-    log_output: LogOutput,
-    signs: LifeSigns,
-    spark: LocalSpark | None,
+    configuration: Configuration, reload: asyncio.Event, log_output: LogOutput, watcher: FromWatcher
 ) -> None:
+    signs, spark = watcher.signs, watcher.spark
     settings, workspaces, before = configuration.settings, configuration.workspaces, signs.identity
     forbid_core_dumps()
     await asyncio.to_thread(configuration.open_authentication)
@@ -131,6 +143,8 @@ async def _serve(
             authentication=method_list(configuration.methods),
             schema_segments=stores.schema_segments,
             before=None if before is None else before.replica,
+            suspicions=watcher.suspicions,
+            work=watcher.work,
         )
         registry.register(GatewayGauges(gateway.state))
         health = GatewayHealth(

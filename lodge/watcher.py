@@ -18,8 +18,10 @@ Guarantees:
 2. The new gateway starts after the old one has ended. It stops the lease of the old one, so that the sessions are
    adopted at once, by itself or by other replicas.
 3. The local Spark server outlives a gateway, so the sessions and their tables remain.
-4. While it watches, this process uses no storage and no gRPC, so it cannot get stuck where a gateway does.
-5. After a reload was requested, each process that starts reads the settings again. Settings that need a restart keep
+4. The new gateway knows on which requests the old one worked when it was lost. Those that may be the cause are refused
+   (:mod:`gateway.suspicions`).
+5. While it watches, this process uses no storage and no gRPC, so it cannot get stuck where a gateway does.
+6. After a reload was requested, each process that starts reads the settings again. Settings that need a restart keep
    their values.
 
 Not guaranteed: that anything continues if this process is killed. All its processes then die.
@@ -33,12 +35,14 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 import structlog
 
+from gateway.current_work import CurrentWork
 from gateway.life_signs import Identity, LifeSigns
+from gateway.suspicions import Loss, Suspicion, suspect
 from lodge.children import REQUESTS, Child, ForkedChild, stop_child
 from lodge.embedded_spark import EmbeddedSpark, StoppedError, embedded_spark
 from lodge.errors import LodgeError, StartError, report
@@ -52,6 +56,7 @@ from workspace.workspaces import Workspaces
 
 _STOP = frozenset({signal.SIGINT, signal.SIGTERM})
 _SIGNALS = _STOP | {signal.SIGHUP, signal.SIGCHLD}
+_FAULTS = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGSYS})
 _PERIOD_SECONDS = 0.5
 _SLOW_SECONDS = 60.0
 """How long a gateway may take without a sign of life while it starts or stops, if the stall limit is not longer."""
@@ -128,10 +133,13 @@ class Watcher:
         self._workspaces = workspaces_from(settings)
         self._read_settings = read_settings
         self._signs = LifeSigns()
+        self._work = CurrentWork()
+        self._suspicions: Sequence[Suspicion] = ()
         self._was_reload_requested = False
         self._before: Identity | None = None
         self._pulse = Pulse(_PERIOD_SECONDS)
         self._killed: int | None = None
+        self._was_stopped = False
         self._gateway = KeptProcess(self._start_gateway)
         self._reaper = KeptProcess(self._start_reaper)
         self._spark: EmbeddedSpark | None = None
@@ -191,11 +199,23 @@ class Watcher:
             if not self._has_been_ready():  # it has said why it cannot start
                 return max(status, 1)
             _log.error("gateway_process_died", pid=pid, exit_status=status)
+            self._take_suspicions(pid, status)
             self._before = self._signs.identity or self._before
             self._signs.count_restart()
         if failure is not None:
             raise failure
         return 0
+
+    def _take_suspicions(self, pid: int, status: int) -> None:
+        """Find out on which requests a gateway worked that was lost. The next gateway writes them to the records."""
+        if self._signs.identity != self._before:  # it was ready, so it has written those of the gateway before it
+            self._suspicions = ()
+        if pid == self._killed and not self._was_stopped:
+            loss = Loss.STUCK
+        else:
+            loss = Loss.CRASHED if -status in _FAULTS else Loss.KILLED
+        self._suspicions = (*self._suspicions, *suspect(self._work.read(), loss))
+        self._work.clear()
 
     def _has_been_ready(self) -> bool:
         return self._before is not None or self._signs.identity is not None
@@ -248,6 +268,7 @@ class Watcher:
         if stuck_seconds >= limit_seconds:
             _log.error("gateway_stuck", pid=process.pid, seconds=round(stuck_seconds, 1))
             self._killed = process.pid
+            self._was_stopped = ProcessState.read(process.pid).is_stopped
             process.send_signal(signal.SIGKILL)
 
     def _stop_gateway(self) -> None:
@@ -297,13 +318,14 @@ class Watcher:
         start_grpc()
 
         from lodge.configuration import Configuration  # noqa: PLC0415
-        from lodge.serve import LocalSpark, serve  # noqa: PLC0415
+        from lodge.serve import FromWatcher, LocalSpark, serve  # noqa: PLC0415
 
         freeze_loaded_objects()
         output = set_up_logs(self._settings.log_level)
         spark = None if self._spark is None else LocalSpark(self._spark.address, self._spark_token)
+        from_watcher = FromWatcher(self._signs, self._work, self._suspicions, spark)
         configuration = Configuration(*self._current_settings(), self._read_settings)
-        asyncio.run(serve(configuration, output, self._signs, spark))
+        asyncio.run(serve(configuration, output, from_watcher))
 
     def _become_reaper(self) -> None:
         """Run the reaper in the process that was forked for it."""

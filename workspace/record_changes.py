@@ -16,10 +16,21 @@ from dataclasses import replace
 from workspace.identifiers import RecordName, ReplicaId
 from workspace.name_comparison import comparable_name
 from workspace.record_store import RecordConflictError, RecordError, SessionRecords, StoredRecord
-from workspace.records import Answer, PendingChange, PendingWrite, Phase, SessionRecord, TableState, TemporaryTable
+from workspace.records import (
+    Answer,
+    PendingChange,
+    PendingWrite,
+    Phase,
+    Refusal,
+    SessionRecord,
+    SuspectedRequest,
+    TableState,
+    TemporaryTable,
+)
 from workspace.retries import retry_on
 
 _MAX_ANSWERS = 32
+_MAX_SUSPECTS = 16
 
 
 class SessionEndingError(RecordError):
@@ -86,6 +97,18 @@ def add_answer(record: SessionRecord, answer: Answer) -> SessionRecord:
     The record keeps only the last 32 answers.
     """
     return replace(record, answers=(*record.answers, answer)[-_MAX_ANSWERS:])
+
+
+def add_suspect(record: SessionRecord, suspect: SuspectedRequest) -> SessionRecord:
+    """Add a request on which a gateway worked when it was lost.
+
+    From the second time on, the request is refused in each form. The record keeps only the last 16 requests.
+    """
+    before = next((each for each in record.suspects if each.digest == suspect.digest), None)
+    if before is not None:
+        suspect = replace(suspect, losses=before.losses + suspect.losses, refusal=Refusal.REQUEST)
+    others = tuple(each for each in record.suspects if each is not before)
+    return replace(record, suspects=(*others, suspect)[-_MAX_SUSPECTS:])
 
 
 def remove_writes(record: SessionRecord, replicas: Set[ReplicaId]) -> SessionRecord:

@@ -169,6 +169,37 @@ class Answer:
     values: tuple[tuple[str, bool | int | str], ...]
 
 
+class Refusal(enum.StrEnum):
+    """What gateways refuse because of a suspected request.
+
+    Attributes:
+        NOTHING: Nothing yet.
+        OPERATION: The operation, which clients send again by themselves.
+        REQUEST: The operation, and each equal request of the session.
+    """
+
+    NOTHING = "Nothing"
+    OPERATION = "Operation"
+    REQUEST = "Request"
+
+
+@dataclass(frozen=True, slots=True)
+class SuspectedRequest:
+    """A request on which a gateway worked when it was lost.
+
+    Attributes:
+        operation_id: The operation that the request started or referred to. Empty if there was none.
+        digest: The digest of the request.
+        losses: The number of gateways that were lost while they worked on the request.
+        refusal: What gateways refuse.
+    """
+
+    operation_id: str
+    digest: str
+    losses: int
+    refusal: Refusal
+
+
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
     """The owner and the contents of a session location.
@@ -186,6 +217,7 @@ class SessionRecord:
         tables: The temporary tables, in order of creation.
         answers: The answers to the last statements that changed tables, oldest first.
         writes: The running writes that do not belong to a temporary table.
+        suspects: The requests on which gateways worked when they were lost, oldest first.
     """
 
     session_uuid: SessionUuid
@@ -198,6 +230,7 @@ class SessionRecord:
     tables: tuple[TemporaryTable, ...] = field(default=())
     answers: tuple[Answer, ...] = field(default=())
     writes: tuple[PendingWrite, ...] = field(default=())
+    suspects: tuple[SuspectedRequest, ...] = field(default=())
 
     @property
     def directories(self) -> frozenset[TableUuid]:

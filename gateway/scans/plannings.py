@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from pyspark.sql.connect.proto import base_pb2
 
+from gateway.current_work import noted
 from gateway.drain import Drain
 from gateway.errors import CanceledError
 from gateway.operations import is_meant
@@ -73,7 +74,7 @@ class Plannings:
             CanceledError: If the client interrupts the statement.
             GatewayStoppingError: If the gateway stops.
         """
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(noted(work))
         planning = _Planning(session, request, task)
         self._running.add(planning)
         try:

@@ -1,11 +1,12 @@
 """Watches session records for changes by other processes.
 
-The watch reports only the records that concern this replica. It handles three kinds of changes:
+The watch reports only the records that concern this replica. It handles four kinds of changes:
 
 - An operator deletes a session record (``kubectl delete connectsession``), or a client of another replica closes a
   session (``CLOSE SESSION``). The replica that serves the session learns this only from the record, and then ends the
   session.
 - A record has no holders any more. :mod:`gateway.sessions.adopter` adopts the session.
+- Another gateway was lost while it worked on a request of a session (:mod:`gateway.sessions.suspects`).
 - A session of this replica contains a change of a lost replica, or a change that another replica handed over. It is
   completed in the background.
 
@@ -94,7 +95,9 @@ class RecordWatch:
             case record_store.RecordsListed(records):
                 continuing = frozenset(stored.record.name for stored in records if not is_over(stored))
                 left = {stored.record.name: stored for stored in records if _is_left(stored)}
-                return partial(self._take_list, continuing, left, list(filter(self._has_foreign_changes, records)))
+                tracked = list(filter(self._has_foreign_changes, records))
+                suspected = [stored for stored in records if stored.record.suspects]
+                return partial(self._take_list, continuing, left, tracked, suspected)
             case record_store.RecordChanged(stored):
                 return self._action_of_change(stored)
             case record_store.RecordGone(name):
@@ -103,6 +106,18 @@ class RecordWatch:
                 return partial(self._take_interruption, reason)
 
     def _action_of_change(self, stored: record_store.StoredRecord) -> Callable[[], object] | None:
+        action = self._adoption_after(stored)
+        if not stored.record.suspects:
+            return action
+
+        def take_suspects_too() -> None:
+            self._take_suspects(stored)
+            if action is not None:
+                action()
+
+        return take_suspects_too
+
+    def _adoption_after(self, stored: record_store.StoredRecord) -> Callable[[], object] | None:
         adopter, name = self._adopter, stored.record.name
         if is_over(stored):
             return partial(self._take_end, name)
@@ -122,14 +137,22 @@ class RecordWatch:
         continuing: Set[RecordName],
         left: dict[RecordName, record_store.StoredRecord],
         tracked: list[record_store.StoredRecord],
+        suspected: list[record_store.StoredRecord],
     ) -> None:
         self._is_interrupted = False
+        for stored in suspected:
+            self._take_suspects(stored)
         for session in self._sessions.all():
             if session.record_name not in continuing:
                 self._queue.put_nowait(session)
         if self._adopter is not None:
             self._adopter.replace_left(left)
             self._adopter.replace_tracked(tracked)
+
+    def _take_suspects(self, stored: record_store.StoredRecord) -> None:
+        session = self._sessions.find_by_record(stored.record.name)
+        if session is not None and session.uuid == stored.record.session_uuid:
+            session.suspects = stored.record.suspects
 
     def _take_end(self, name: RecordName) -> None:
         """Check a session that may have ended."""

@@ -235,7 +235,7 @@ class Sessions:
             with self._pending.keep_on_failure(PendingUpdate(record.name)):
                 if not await self._records.join(stored, lost):
                     return None
-            session = self._serve(Session(key, record.session_uuid, backend, lease_epoch))
+            session = self._serve(Session(key, record.session_uuid, backend, lease_epoch, record.suspects))
         with session.log_context():
             log.info("session_adopted", backend=backend.address, reason=reason)
             self._record_opening(session, adopted=True)
@@ -575,7 +575,7 @@ class Sessions:
                 raise self._quota.refuse(key.principal) if may_start else session_closed(key.client_session_id)
             record, is_new = found
             backend = self._backends.find(record) or backend
-            session = self._serve(Session(key, record.session_uuid, backend, lease_epoch))
+            session = self._serve(Session(key, record.session_uuid, backend, lease_epoch, record.suspects))
             if is_new:
                 self._quota.count_start(key.principal)
         with session.log_context():

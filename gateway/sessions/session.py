@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 import structlog
@@ -10,6 +10,7 @@ import structlog
 from gateway.backends import Backend
 from gateway.requests import SessionKey
 from workspace.identifiers import SessionUuid, record_name
+from workspace.records import SuspectedRequest
 
 
 class Session:
@@ -23,10 +24,18 @@ class Session:
         lease_epoch: The lease epoch in which the replica last joined the session.
         last_active_seconds: The monotonic time at which the last request of the session ended.
         is_being_released: Whether a call of the client is releasing the session.
+        suspects: The requests of the session on which gateways worked when they were lost.
         lock: Held while a statement changes which table a name refers to.
     """
 
-    def __init__(self, key: SessionKey, session_uuid: SessionUuid, backend: Backend, lease_epoch: int) -> None:
+    def __init__(
+        self,
+        key: SessionKey,
+        session_uuid: SessionUuid,
+        backend: Backend,
+        lease_epoch: int,
+        suspects: Sequence[SuspectedRequest] = (),
+    ) -> None:
         self.key = key
         self.uuid = session_uuid
         self.backend = backend
@@ -34,6 +43,7 @@ class Session:
         self.lease_epoch = lease_epoch
         self.last_active_seconds = time.monotonic()
         self.is_being_released = False
+        self.suspects = suspects
         self.lock = asyncio.Lock()
         self._requests = 0
 

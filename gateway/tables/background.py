@@ -5,6 +5,8 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from gateway.current_work import noted
+
 _Result = TypeVar("_Result")
 
 
@@ -35,7 +37,7 @@ class BackgroundTasks:
 
 async def run_to_completion(work: Coroutine[Any, Any, _Result]) -> _Result:
     """Run a coroutine until it finishes, even if the caller is cancelled."""
-    task = asyncio.ensure_future(work)
+    task = asyncio.create_task(noted(work))
     while not task.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([task])

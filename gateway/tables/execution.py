@@ -40,6 +40,7 @@ import structlog
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.backend_session import ExecutionResult
+from gateway.current_work import noted
 from gateway.drain import Drain
 from gateway.error_status import condition_of
 from gateway.errors import OPERATION_NOT_FOUND, BackendError, GatewayError, storage_failed
@@ -255,7 +256,7 @@ class StatementExecutor:
         Raises:
             GatewayStoppingError: If the replica hands over the write. The backend continues to write.
         """
-        writing = asyncio.ensure_future(written)
+        writing = asyncio.create_task(noted(written))
 
         def leave() -> None:
             execution.backend.leave_operations()

@@ -20,6 +20,7 @@ import structlog
 
 from gateway.audit import Audit
 from gateway.authorization.authorization import Authorization, owner_groups
+from gateway.current_work import noted
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.drain import Drain, GatewayStoppingError
 from gateway.errors import ACCESS_DENIED, GatewayError, access_denied
@@ -128,8 +129,12 @@ class PermanentTables:
             await self._records.change(session, begin)
             path = await self._executor.create_path(session, write.directory)
             operation = execution.operation
-            writing = asyncio.ensure_future(
-                execution.backend.execute(new.plan(path), operation_id=write.directory, on_progress=operation.progress)
+            writing = asyncio.create_task(
+                noted(
+                    execution.backend.execute(
+                        new.plan(path), operation_id=write.directory, on_progress=operation.progress
+                    )
+                )
             )
             with self._drain.finishing(writing.cancel):
                 result = await writing

@@ -10,12 +10,21 @@ from hypothesis import strategies as st
 from tests.records import a_record
 from workspace.identifiers import ClientSessionId, Principal, ReplicaId, SessionUuid, TableUuid
 from workspace.record_json import decode_record, encode_record
-from workspace.records import PendingDrop, Phase, SessionRecord, TableState, TemporaryTable
+from workspace.records import (
+    PendingDrop,
+    Phase,
+    Refusal,
+    SessionRecord,
+    SuspectedRequest,
+    TableState,
+    TemporaryTable,
+)
 
 TEXT = st.text(max_size=20)
 UUIDS = st.uuids().map(str)
 DROPS = st.builds(PendingDrop, TEXT, TEXT.map(ReplicaId), TEXT)
 TABLES = st.builds(TemporaryTable, TEXT, UUIDS, st.sampled_from(TableState), TEXT, drop=st.none() | DROPS)
+SUSPECTS = st.builds(SuspectedRequest, TEXT, TEXT, st.integers(0, 2**40), st.sampled_from(Refusal))
 RECORDS = st.builds(
     SessionRecord,
     UUIDS.map(SessionUuid),
@@ -26,6 +35,7 @@ RECORDS = st.builds(
     TEXT,
     st.frozensets(TEXT, max_size=3),
     st.lists(TABLES, max_size=3).map(tuple),
+    suspects=st.lists(SUSPECTS, max_size=2).map(tuple),
 )
 
 
@@ -71,3 +81,10 @@ def test_guarantee_3_a_drop_is_stored_as_a_published_write() -> None:
     stored["writes"].append(write)
     with pytest.raises(ValueError, match="more than one pending drop"):
         decode_record(json.dumps(document).encode())
+
+
+def test_guarantee_4_suspects_are_stored_if_there_are_any() -> None:
+    assert "suspects" not in json.loads(encode_record(a_record()))["record"]
+    suspected = a_record(suspects=(SuspectedRequest("operation", "digest", 1, Refusal.REQUEST),))
+    (stored,) = json.loads(encode_record(suspected))["record"]["suspects"]
+    assert stored == {"operation_id": "operation", "digest": "digest", "losses": 1, "refusal": "Request"}

@@ -15,7 +15,7 @@ from tests.records import a_record
 from workspace import record_store
 from workspace.identifiers import ClientSessionId, Principal, RecordName, ReplicaId, SessionUuid, TableUuid, record_name
 from workspace.record_changes import add_holder, mark_ending, remove_holders, update_record
-from workspace.records import Phase, SessionRecord, TableState, TemporaryTable
+from workspace.records import Phase, Refusal, SessionRecord, SuspectedRequest, TableState, TemporaryTable
 
 Opener = Callable[[], record_store.SessionRecords]
 
@@ -34,6 +34,8 @@ def test_created_record_reads_back_unchanged(open_records: Opener) -> None:
         "Größe; 'x'\n", TableUuid("00000000-0000-4000-8000-000000000001"), TableState.READY, "parquet"
     )
     record = a_record(principal=Principal("ada\0\u2028"), holders=frozenset({ReplicaId("a")}), tables=(table,))
+    suspect = SuspectedRequest("operation", "digest", 2, Refusal.OPERATION)
+    record = replace(record, suspects=(suspect,))
     created = open_records().create(record)
     assert created.record == record
     assert open_records().read(record.name) == created

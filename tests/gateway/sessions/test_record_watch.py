@@ -29,9 +29,9 @@ from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.identifiers import ClientSessionId, Principal, ReplicaId
-from workspace.record_changes import add_holder, mark_ending, remove_holders, update_record
+from workspace.record_changes import add_holder, add_suspect, mark_ending, remove_holders, update_record
 from workspace.record_store import RecordsEvent
-from workspace.records import SessionRecord
+from workspace.records import Refusal, SessionRecord, SuspectedRequest
 from workspace.session_end import end_session
 
 DEADLINE_SECONDS = 60.0
@@ -165,6 +165,15 @@ async def test_changed_record_does_not_end_the_session(replica: Replica) -> None
     await let_the_watch_catch_up(replica)
     assert replica.sessions.find(session.key) is session
     assert session not in replica.operations_ended
+
+
+async def test_suspects_that_another_replica_records_are_known(replica: Replica) -> None:
+    session = await open_session(replica)
+    await let_the_watch_catch_up(replica)
+    suspect = SuspectedRequest("operation", "digest", 1, Refusal.REQUEST)
+    update_record(replica.records, session.record_name, lambda record: add_suspect(record, suspect))
+    await let_the_watch_catch_up(replica)
+    assert session.suspects == (suspect,)
 
 
 async def create_left_session(replica: Replica) -> SessionRecord:

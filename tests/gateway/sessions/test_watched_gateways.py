@@ -37,6 +37,25 @@ lodge.serve.serve = changed
 sys.exit(main())
 """
 
+HARMFUL_STATEMENTS = """
+import ctypes, os, signal, sys
+import lodge.serve
+from gateway.names.path_checks import PathChecks
+from lodge.cli import main
+
+check = PathChecks.check
+
+async def changed(self, data, plans):
+    if b"freezes" in data:
+        ctypes.PyDLL(None).sleep(100_000)
+    if b"crashes" in data:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return await check(self, data, plans)
+
+PathChecks.check = changed
+sys.exit(main())
+"""
+
 
 def create_table(spark):
     spark.sql("create temporary table t as select 7 as id")
@@ -85,6 +104,35 @@ def test_gateway_whose_lock_a_c_function_holds_is_replaced(
     wait_until(lambda: restarts(lodge), "the gateway is replaced")
     require_table(spark)
     assert lodge.log().count('"gateway_stuck"') == 1
+
+
+@pytest.mark.parametrize("harm", ["freezes", "crashes"])
+def test_statement_that_ended_a_gateway_is_refused(start_lodge, connect, spark_server, harm):  # 4
+    lodge = start_lodge(*LIMIT, backend=spark_server, program=["-c", HARMFUL_STATEMENTS])
+    spark, other = connect(lodge), connect(lodge)
+    for session in (spark, other):
+        create_table(session)
+    for _ in range(2):
+        with pytest.raises(SparkConnectException, match=r"LODGE_SUSPECTED_REQUEST.*in a new session"):
+            spark.sql(f"show temporary tables like '{harm}'").collect()
+        assert restarts(lodge) == 1
+    assert lodge.log().count('"request_suspected"') == 1
+    for session in (spark, other):
+        require_table(session)
+    assert spark.sql("show temporary tables like 't'").count() == 1
+
+
+def test_statement_that_ended_a_gateway_is_refused_by_other_gateways(start_lodge, connect, spark_server):
+    first = start_lodge(*LIMIT, backend=spark_server, program=["-c", HARMFUL_STATEMENTS])
+    second = start_lodge(*LIMIT, backend=spark_server, program=["-c", HARMFUL_STATEMENTS], beside=first)
+    spark = connect(first)
+    create_table(spark)
+    for lodge in (first, second):
+        session = connect(lodge, session_id=spark.session_id)
+        with pytest.raises(SparkConnectException, match="LODGE_SUSPECTED_REQUEST"):
+            session.sql("show temporary tables like 'freezes'").collect()
+        require_table(session)
+    assert (restarts(first), restarts(second)) == (1, 0)
 
 
 def test_gateway_that_dies_often_is_started_again_each_time(start_lodge, connect, spark_server):

@@ -19,7 +19,7 @@ from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLU
 from workspace.kubernetes.connection import Connection
 from workspace.record_changes import add_holder
 from workspace.record_store import RecordNotFoundError, SessionRecords
-from workspace.records import PendingWrite, Phase, TableState, TemporaryTable
+from workspace.records import PendingWrite, Phase, Refusal, SuspectedRequest, TableState, TemporaryTable
 
 REFERENCE = DEFINITION.parents[3] / "docs" / "reference" / "connect-sessions.md"
 TABLE = TableUuid("00000000-0000-4000-8000-000000000001")
@@ -82,7 +82,8 @@ def valid(instance: str) -> dict[str, Any]:
     """Return an object with every field, which the API server accepts."""
     write = PendingWrite(TABLE, "operation", ReplicaId("a"))
     table = TemporaryTable("t", TABLE, TableState.READY, "parquet", parts=(TABLE,), writes=(write,))
-    record = a_record(holders=frozenset({ReplicaId("a")}), tables=(table,), writes=(write,))
+    suspect = SuspectedRequest("operation", "digest", 1, Refusal.REQUEST)
+    record = a_record(holders=frozenset({ReplicaId("a")}), tables=(table,), writes=(write,), suspects=(suspect,))
     return deepcopy(dict(new_object(record, instance, "0123456789abcdef")))
 
 

@@ -1,0 +1,64 @@
+"""Requests that may be the reason why a gateway was lost, and what is refused because of them.
+
+A client whose gateway is lost sends its request again, or reattaches to its statement. If the request itself is the
+cause, it would end one gateway after the other. The watcher knows on which requests a gateway worked when it was lost
+(:mod:`gateway.current_work`). The next gateway writes them to the session records before other gateways can adopt the
+sessions. :mod:`gateway.sessions.suspects` then refuses them.
+
+======================================  =============================================================================
+The gateway                             What is refused
+======================================  =============================================================================
+did not respond or crashed, while it    This request, in each form: also if the client sends it as a new statement.
+worked on one request
+did not respond or crashed, while it    Their operations, which clients send again by themselves. A user can run the
+worked on several                       statements again.
+was killed from outside                 Nothing. Most of these requests are innocent.
+======================================  =============================================================================
+
+A request with which a second gateway is lost is refused in each form. Another session may always try.
+
+Source: [architecture "The watcher"].
+"""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateway.current_work import NotedRequest
+from workspace.identifiers import RecordName
+from workspace.records import Refusal, SuspectedRequest
+
+
+class Loss(enum.Enum):
+    """How a gateway was lost.
+
+    Attributes:
+        STUCK: It did not respond.
+        CRASHED: It ended because of a fault in itself, such as a segmentation fault.
+        KILLED: Another process ended or stopped it, or the kernel did because memory ran out.
+    """
+
+    STUCK = enum.auto()
+    CRASHED = enum.auto()
+    KILLED = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """A suspected request to write to the record of its session.
+
+    Attributes:
+        record: The name of the record.
+        request: The request.
+    """
+
+    record: RecordName
+    request: SuspectedRequest
+
+
+def suspect(requests: Sequence[NotedRequest], loss: Loss) -> Sequence[Suspicion]:
+    """Return the suspicions against the requests on which a lost gateway worked."""
+    refusal = Refusal.REQUEST if len(requests) == 1 else Refusal.OPERATION
+    if loss is Loss.KILLED:
+        refusal = Refusal.NOTHING
+    return [Suspicion(each.record, SuspectedRequest(each.operation_id, each.digest, 1, refusal)) for each in requests]

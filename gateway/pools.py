@@ -14,13 +14,16 @@ Guarantees:
    later calls. A pool has at most ``max_abandoned`` such threads. After that, it refuses further calls until some of
    them return.
 4. A thread that hangs does not prevent the end of the process.
+5. The calls of a principal occupy at most three quarters of the threads of a pool, rounded down but at least one, so a
+   principal whose calls are slow or hang leaves threads to the others. Principals with waiting calls take turns.
 """
 
 import asyncio
 import threading
-from collections import deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -31,11 +34,15 @@ from gateway.errors import GatewayError
 from gateway.futures import retrieve_error
 
 _MAX_WAITING = 10_000
+_SHARE_OF_PRINCIPAL = 0.75
 _CLOSE_SECONDS = 10.0
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 log = structlog.get_logger(__name__)
+
+calling_principal: ContextVar[str | None] = ContextVar("calling_principal", default=None)
+"""The principal for which the current task works. None for work of the gateway itself, which has no share."""
 
 
 class Pool:
@@ -69,9 +76,12 @@ class Pool:
         self._max_abandoned = max_abandoned
         self._max_waiting = max_waiting
         self._executor = DaemonExecutor(threads + max_abandoned, name)
+        self._share = max(1, int(threads * _SHARE_OF_PRINCIPAL))
         self._active = 0
+        self._active_of: Counter[str] = Counter()
         self._abandoned: set[asyncio.Future[Any]] = set()
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting = 0
+        self._turns: OrderedDict[str | None, deque[asyncio.Future[None]]] = OrderedDict()
 
     @property
     def abandoned(self) -> int:
@@ -81,7 +91,7 @@ class Pool:
     @property
     def waiting(self) -> int:
         """The number of calls that wait for a thread."""
-        return len(self._waiting)
+        return self._waiting
 
     async def run(
         self, function: Callable[_Parameters, _Result], /, *args: _Parameters.args, **kwargs: _Parameters.kwargs
@@ -91,9 +101,9 @@ class Pool:
         Raises:
             GatewayError: If the pool refuses the call.
         """
-        await self._acquire()
+        principal = await self._acquire()
         running = self._start(partial(function, *args, **kwargs))
-        running.add_done_callback(lambda _: self._release())
+        running.add_done_callback(lambda _: self._release(principal))
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -111,11 +121,11 @@ class Pool:
         Raises:
             GatewayError: If the pool refuses the call, or the function does not return in time.
         """
-        await self._acquire(self._timeout_seconds)
+        principal = await self._acquire(self._timeout_seconds)
         running = self._start(partial(function, *args, **kwargs))
-        running.add_done_callback(self._end)
+        running.add_done_callback(partial(self._end, principal))
         if self._timeout_seconds is not None:
-            timer = asyncio.get_running_loop().call_later(self._timeout_seconds, self._abandon, running)
+            timer = asyncio.get_running_loop().call_later(self._timeout_seconds, self._abandon, principal, running)
             running.add_done_callback(lambda _: timer.cancel())
         done, _ = await asyncio.wait([running], timeout=self._timeout_seconds)
         if not done:
@@ -128,61 +138,91 @@ class Pool:
         if not await ended:
             log.warning("calls_abandoned", pool=self._name)
 
-    async def _acquire(self, timeout_seconds: float | None = None) -> None:
-        """Wait until the pool has a free thread.
+    async def _acquire(self, timeout_seconds: float | None = None) -> str | None:
+        """Wait until a thread is free for the principal of this task, and return the principal.
 
         Raises:
             GatewayError: If the pool refuses the call, or no thread becomes free in time.
         """
-        if self._active < self._threads and not self._waiting:
-            self._active += 1
-            return
-        if len(self._waiting) >= self._max_waiting or self._is_stuck():
+        principal = calling_principal.get()
+        turns = self._turns.get(principal)
+        if not turns and self._may_start(principal):
+            self._count(principal, 1)
+            return principal
+        if self._waiting >= self._max_waiting or self._is_stuck():
             raise self._refusal()
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        if turns is None:
+            turns = self._turns[principal] = deque()
+        turns.append(turn)
+        self._waiting += 1
         try:
             await asyncio.wait([turn], timeout=timeout_seconds)
         except asyncio.CancelledError:
             if turn.done():
-                self._release()
+                self._release(principal)
             else:
-                self._waiting.remove(turn)
+                self._leave(principal, turn)
             raise
         if not turn.done():
-            self._waiting.remove(turn)
+            self._leave(principal, turn)
             raise self._refusal()
+        return principal
+
+    def _leave(self, principal: str | None, turn: "asyncio.Future[None]") -> None:
+        turns = self._turns[principal]
+        turns.remove(turn)
+        self._waiting -= 1
+        if not turns:
+            del self._turns[principal]
 
     def _is_stuck(self) -> bool:
         """Return whether the pool has only threads that run abandoned calls."""
         return 0 < self._max_abandoned <= len(self._abandoned) and self._active >= self._threads
 
-    def _release(self) -> None:
-        """Pass the thread of a call to the next waiting call."""
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+    def _may_start(self, principal: str | None) -> bool:
+        is_within_share = principal is None or self._active_of[principal] < self._share
+        return is_within_share and self._active < self._threads
+
+    def _count(self, principal: str | None, calls: int) -> None:
+        self._active += calls
+        if principal is None:
+            return
+        self._active_of[principal] += calls
+        if not self._active_of[principal]:
+            del self._active_of[principal]
+
+    def _release(self, principal: str | None) -> None:
+        """Free the thread of a call, and pass it to a waiting call of the principal whose turn it is."""
+        self._count(principal, -1)
+        for following, turns in self._turns.items():
+            if self._may_start(following):
+                turns.popleft().set_result(None)
+                self._waiting -= 1
+                self._count(following, 1)
+                if turns:
+                    self._turns.move_to_end(following)
+                else:
+                    del self._turns[following]
                 return
-        self._active -= 1
 
     def _start(self, call: Callable[[], _Result]) -> "asyncio.Future[_Result]":
         return asyncio.get_running_loop().run_in_executor(self._executor, noted_call(call))
 
-    def _abandon(self, running: "asyncio.Future[Any]") -> None:
+    def _abandon(self, principal: str | None, running: "asyncio.Future[Any]") -> None:
         """Replace the thread of a call that has not returned in time."""
         if running.done() or len(self._abandoned) >= self._max_abandoned:
             return
         self._abandoned.add(running)
         log.warning("call_abandoned", pool=self._name, abandoned=len(self._abandoned))
-        self._release()
+        self._release(principal)
 
-    def _end(self, running: "asyncio.Future[Any]") -> None:
+    def _end(self, principal: str | None, running: "asyncio.Future[Any]") -> None:
         retrieve_error(running)
         if running in self._abandoned:
             self._abandoned.remove(running)
         else:
-            self._release()
+            self._release(principal)
 
 
 class DaemonExecutor(Executor):

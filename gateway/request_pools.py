@@ -7,6 +7,8 @@ Guarantees:
 
 1. Plans that are decoded or decompressed at the same time use at most ``budget_bytes`` of memory, in total.
 2. A plan waits at most ``_WAIT_SECONDS`` for memory. Then the request is refused, and the client may retry.
+3. The work on a request is stopped when it has used ``_PROCESSOR_SECONDS``, and when the request is cancelled. A
+   principal has at most one of the two threads of each kind (:mod:`gateway.pools`).
 """
 
 import asyncio
@@ -15,6 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import ParamSpec, TypeVar
 
+from gateway.computations import ComputationPool
 from gateway.errors import GatewayError, limit_exceeded
 from gateway.pools import Pool
 
@@ -28,6 +31,7 @@ DEFAULT_MAX_PLAN_BYTES = 64 * 1024 * 1024
 
 _FIELD_BYTES = 100  # the memory of a decoded field
 _SPARE_BYTES = 256 * 1024 * 1024
+_PROCESSOR_SECONDS = 30.0
 _WAIT_SECONDS = 30.0
 _RETRY_SECONDS = 1.0
 _MAX_WAITING = 256
@@ -52,8 +56,8 @@ class RequestPools:
     def __init__(self, max_plan_bytes: int = DEFAULT_MAX_PLAN_BYTES) -> None:
         self.max_plan_bytes = max_plan_bytes
         self.budget = ByteBudget(2 * max_plan_bytes + _SPARE_BYTES)
-        self.plans = Pool("plans", 2, refusal=_busy, max_waiting=_MAX_WAITING)
-        self.sql = Pool("sql", 2, refusal=_busy, max_waiting=_MAX_WAITING)
+        self.plans = _computations("plans")
+        self.sql = _computations("sql")
 
     async def decode(
         self,
@@ -156,6 +160,10 @@ class ByteBudget:
             if not turn.done():
                 self.used_bytes += size_bytes
                 turn.set_result(None)
+
+
+def _computations(name: str) -> ComputationPool:
+    return ComputationPool(Pool(name, 2, refusal=_busy, max_waiting=_MAX_WAITING), _PROCESSOR_SECONDS)
 
 
 def _busy() -> GatewayError:

@@ -63,6 +63,7 @@ from gateway.names.plan_resolver import PlanResolver
 from gateway.names.request_resolver import RequestResolver, ResolvedAnalysis
 from gateway.operations import Operation, Operations
 from gateway.plan_decoding import PlanDecoder, UnreadablePlanError
+from gateway.pools import calling_principal
 from gateway.request_pools import RequestPools
 from gateway.requests import Request, SessionKey, index_request
 from gateway.response_releases import ResponseReleases
@@ -185,11 +186,13 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 self._drain.require_open()
                 progress.identity = identity = await self._identify(context)
                 principal = None if identity is None else identity.principal
+                calling_principal.set(principal)
                 async with self._admission.admit(context, name, principal) as admitted:
                     request = await self._read_first(name, identity, admitted, progress)
                     _bind_log(request.key, request.operation_id)
                     progress.caller = _caller(identity, context, request)
                     Audit.set_caller(progress.caller)
+                    calling_principal.set(request.key.principal)
                     await admitted.claim(request.key.principal)
                     session = self._sessions.find(request.key) or await self._session(request)
                     backend = self._sessions.route(request.key) if session is None else session.backend

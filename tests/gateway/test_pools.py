@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gateway.errors import GatewayError, storage_unavailable
-from gateway.pools import Pool
+from gateway.pools import Pool, calling_principal
 from tests.gateway.loop_clock import LoopClock
 
 SECONDS = 60.0
@@ -130,6 +130,67 @@ def test_cancelled_waiting_call_leaves_its_turn_to_the_next():
     asyncio.run(run())
 
 
+async def run_as(principal, call):
+    calling_principal.set(principal)
+    return await call
+
+
+def test_principal_leaves_threads_to_others():
+    async def run():
+        pool = make_pool(threads=8)
+        end = threading.Event()
+        busy = [asyncio.create_task(run_as("ada", pool.run(end.wait, SECONDS))) for _ in range(100)]
+        await asyncio.sleep(0)
+        assert pool.waiting == 94
+        bob, gateway = (asyncio.create_task(run_as(name, pool.run(int))) for name in ("bob", None))
+        assert await asyncio.wait_for(bob, SECONDS) == 0
+        assert await asyncio.wait_for(gateway, SECONDS) == 0
+        assert pool.waiting == 94
+        end.set()
+        await asyncio.gather(*busy)
+        await pool.close()
+
+    asyncio.run(run())
+
+
+def test_waiting_principals_take_turns():
+    order = []
+
+    async def run():
+        pool = make_pool(threads=1)
+        async with hanging(pool, 1, pool.run):
+            calls = [("ada", 5), ("bob", 2), (None, 1)]
+            tasks = [
+                asyncio.create_task(run_as(name, pool.run(order.append, name)))
+                for name, count in calls
+                for _ in range(count)
+            ]
+            await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
+        await pool.close()
+
+    asyncio.run(run())
+    assert order == ["ada", "bob", None, "ada", "bob", "ada", "ada", "ada"]
+
+
+def test_turns_that_nobody_takes_are_forgotten():
+    async def run():
+        pool = make_pool(threads=1, timeout_seconds=0.05)
+        async with hanging(pool, 1, pool.run):
+            for name in ("ada", "bob"):
+                await refused(run_as(name, pool.run_or_abandon(int)))
+                waits = asyncio.create_task(run_as(name, pool.run(int)))
+                await asyncio.sleep(0)
+                waits.cancel()
+                await asyncio.wait([waits])
+            assert (pool.waiting, len(pool._turns)) == (0, 0)
+        await until_calls_return(pool)
+        assert not pool._active_of
+        await pool.close()
+
+    asyncio.run(run())
+
+
 def test_hung_calls_are_abandoned_and_do_not_block_later_calls():
     async def run():
         pool, clock = make_pool(threads=2, timeout_seconds=SECONDS, max_abandoned=4), LoopClock()
@@ -211,7 +272,7 @@ def test_hung_thread_does_not_prevent_the_end_of_the_process():
     script = """
 import asyncio, threading
 from gateway.errors import storage_unavailable
-from gateway.pools import Pool
+from gateway.pools import Pool, calling_principal
 
 async def run():
     pool = Pool("test", 1, refusal=lambda: storage_unavailable("tests"), timeout_seconds=0.05, max_abandoned=1)

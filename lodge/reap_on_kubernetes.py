@@ -62,6 +62,7 @@ class KubernetesReaper:
             hosts=self._cluster.hosts,
             confirmation=lambda: self._election.annotations().get(CONFIRMATION),
             may_act=may_act,
+            check_writable=self._election.check_writable,
             report_handlers=(*dependencies.report_handlers, self._events.take, self._statuses.take),
         )
 
@@ -83,9 +84,9 @@ class KubernetesReaper:
             stack.enter_context(self._events)
             self._records.wait_for_first_list(_FIRST_LIST_SECONDS)
             with ExitStack() as acting:
-                if self._is_elected:
-                    candidacy = self._election.running(is_fit=operator.is_fit, on_change=operator.request_pass)
-                    acting.enter_context(candidacy)
+                # Without an election, the Lease still shows whether writes are possible.
+                candidacy = self._election.running(is_fit=operator.is_fit, on_change=operator.request_pass)
+                acting.enter_context(candidacy)
                 acting.enter_context(self._statuses)
                 acting.enter_context(self._labels)
                 is_over = operator.run()

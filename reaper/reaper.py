@@ -72,6 +72,8 @@ class ReaperDependencies:
         confirmation: A function that returns the token with which an operator has confirmed a mass expiry.
         mass_expiry: The condition for a hold because of a mass expiry.
         may_act: A function that returns whether this reaper may act. It is called often, from any thread.
+        check_writable: A function that raises RecordsUnavailableError if a gateway may have been unable to write since
+            the last call. None to ask the storage of leases.
         report_handlers: Functions that are called with each report.
     """
 
@@ -81,6 +83,7 @@ class ReaperDependencies:
     confirmation: Callable[[], str | None] = lambda: None
     mass_expiry: MassExpiryRule = NEVER
     may_act: Callable[[], bool] = lambda: True
+    check_writable: Callable[[], None] | None = None
     report_handlers: tuple[ReportHandler, ...] = ()
 
 
@@ -217,7 +220,7 @@ class Reaper:
     def _can_write(self) -> bool:
         """Return whether a gateway could write now. If not, the reaper is on hold."""
         try:
-            self._leases.check_writable()
+            (self._dependencies.check_writable or self._leases.check_writable)()
         except RecordsUnavailableError as error:
             self.holds.begin(WRITES, str(error))
             return False

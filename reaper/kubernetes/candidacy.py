@@ -17,12 +17,15 @@ Guarantees:
    duration ago. Therefore, it stops before another candidate can take the lease, and can use the rest of the duration
    to finish its current step.
 3. Other changes of the Lease object do not count as renewals.
+4. A candidate knows whether anyone could write to the API server since it last asked: the lease then changed at least
+   every ``WRITING_SHARE`` of its duration. This is less than gateways have to renew their leases.
 """
 
 from dataclasses import dataclass
 
 LEADING_SHARE = 2 / 3
 RETRY_SHARE = 1 / 6
+WRITING_SHARE = 1 / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class Candidacy:
         self._seen: LeaseState | None = None
         self._changed_seconds = float("inf")
         self._leads_until_seconds = float("-inf")
+        self._longest_pause_seconds = 0.0
 
     @property
     def retry_seconds(self) -> float:
@@ -68,8 +72,21 @@ class Candidacy:
             now_seconds: The monotonic time at which the lease was read, or a later time.
         """
         if self._seen is None or (lease.holder, lease.mark) != (self._seen.holder, self._seen.mark):
+            self._longest_pause_seconds = max(self._longest_pause_seconds, now_seconds - self._changed_seconds)
             self._changed_seconds = now_seconds
         self._seen = lease
+
+    def take_evidence_of_writes(self, now_seconds: float) -> bool:
+        """Return whether the lease shows that writes were possible all the time since the last call.
+
+        Args:
+            now_seconds: The current monotonic time.
+        """
+        if self._seen is None:  # the candidate has just started: its first call begins the time
+            self._changed_seconds = min(self._changed_seconds, now_seconds)
+        pause_seconds = max(self._longest_pause_seconds, now_seconds - self._changed_seconds)
+        self._longest_pause_seconds = 0.0
+        return pause_seconds <= self.duration_seconds * WRITING_SHARE
 
     def may_take(self, now_seconds: float) -> bool:
         """Return whether the candidate may take or renew the lease that it read last."""

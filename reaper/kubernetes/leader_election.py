@@ -28,7 +28,7 @@ import structlog
 from kubernetes.client import CoordinationV1Api
 
 from reaper.kubernetes.candidacy import Candidacy, LeaseState
-from workspace.kubernetes.api_server import ApiServer, ApiStatusError, JsonObject, RetryPolicy
+from workspace.kubernetes.api_server import CHECK_API_SERVER, ApiServer, ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.labels import labels_of
 from workspace.record_store import RecordsUnavailableError
@@ -112,6 +112,17 @@ class LeaderElection:
     def leads(self) -> bool:
         """Return whether this reaper may act now."""
         return self._candidacy.leads(time.monotonic())
+
+    def check_writable(self) -> None:
+        """Check that writes were possible since the last call. The leader writes all the time, and the others see it.
+
+        Raises:
+            RecordsUnavailableError: If nobody could write for so long that gateways may look dead.
+        """
+        if not self._candidacy.take_evidence_of_writes(time.monotonic()):
+            raise self._server.unavailable(
+                "No reaper could renew its Lease in time, so gateways may not be able to renew theirs", CHECK_API_SERVER
+            )
 
     def annotations(self) -> Mapping[str, str]:
         """Return the annotations of the Lease when it was last read."""

@@ -14,7 +14,7 @@ nodes share, and it enforces NetworkPolicies.
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -111,6 +111,10 @@ class Cluster:
     def etcd(self) -> Process:
         """etcd's process. While a test pauses it, the API server answers with errors."""
         return self._plane.etcd
+
+    def read_only(self) -> AbstractContextManager[None]:
+        """Return a block in which the API server answers reads, and refuses writes."""
+        return self._plane.read_only()
 
     @property
     def client(self) -> ApiClient:

@@ -5,22 +5,26 @@ key of the certificate also signs the tokens of service accounts.
 """
 
 import http.client
+import json
 import secrets
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from http import HTTPStatus
 from pathlib import Path
 
 from tests.cluster.builds import program
 from tests.cluster.kubeconfig import Server
 from tests.cluster.ports import free_port
-from tests.cluster.processes import Process
+from tests.cluster.processes import ClusterError, Process
 
 NODE_GRACE_SECONDS = 8
 """How long a node may be silent before it is not ready."""
 
 _PROBE_SECONDS = 2.0
+_ALARM_SECONDS = 60.0
 
 _ENVIRONMENT = {"GOGC": "400"}
 """Garbage collection runs less often, which saves processor time and needs about 110 MB more for each API server."""
@@ -82,6 +86,25 @@ class ControlPlane:
             "--election-timeout=5000",
             "--log-level=warn",
         )
+
+    @contextmanager
+    def read_only(self) -> Iterator[None]:
+        """Make etcd refuse all writes within a block, as it does when its disk quota is used up. It answers reads."""
+        self._set_alarm("ACTIVATE")
+        try:
+            yield
+        finally:
+            self._set_alarm("DEACTIVATE")
+
+    def _set_alarm(self, action: str) -> None:
+        body = json.dumps({"action": action, "memberID": "0", "alarm": "NOSPACE"}).encode()
+        connection = http.client.HTTPConnection(self._store.removeprefix("http://"), timeout=_ALARM_SECONDS)
+        connection.request("POST", "/v3/maintenance/alarm", body)
+        answer = connection.getresponse()
+        answer.read()
+        connection.close()
+        if answer.status != HTTPStatus.OK:
+            raise ClusterError(f"etcd does not set an alarm: {answer.status} {answer.reason}")
 
     @cached_property
     def api_server(self) -> Process:

@@ -39,6 +39,10 @@ class ModelElection:
     def leads(self) -> bool:
         return self._candidacy.leads(self._process.monotonic())
 
+    def check_writable(self) -> None:
+        if not self._candidacy.take_evidence_of_writes(self._process.monotonic()):
+            raise self._api.create_unavailable_error("nobody has written for too long")
+
     def run(self) -> None:
         """Try to take or renew the lease at regular intervals."""
         while True:

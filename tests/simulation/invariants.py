@@ -37,6 +37,7 @@ The modules promise more:
     affects that gateway, even if all other gateways are silent.
 15. A stopped lease is not renewed.
 16. The tables of a principal never exceed its quota.
+17. A reaper does not end a session whose gateway runs, if no fault happened except that nobody could write.
 
 :mod:`tests.simulation.adoptions` checks the invariants 13 to 15.
 """
@@ -131,6 +132,7 @@ class InvariantChecker:
         schedule: Gives the true time. The first violation ends it.
         gateways: Returns the running replicas.
         principal_tables: The quota of tables of a principal; None for no quota.
+        gateways_live: Whether no fault makes a gateway look dead, except that nobody can write.
 
     Attributes:
         on_mass_expiry: Called with the token when a reaper asks an operator to confirm.
@@ -140,8 +142,14 @@ class InvariantChecker:
     """
 
     def __init__(
-        self, schedule: Schedule, gateways: Callable[[], Sequence[GatewayProcess]], principal_tables: int | None = None
+        self,
+        schedule: Schedule,
+        gateways: Callable[[], Sequence[GatewayProcess]],
+        principal_tables: int | None = None,
+        *,
+        gateways_live: bool = False,
     ) -> None:
+        self._gateways_live = gateways_live
         self._schedule = schedule
         self._gateways = gateways
         self._api: ApiServer
@@ -389,10 +397,16 @@ class InvariantChecker:
         is_at_backend = self._views_of(record.principal, record.client_session_id) is not None
         if self._sessions[record.session_uuid].end_requested_by or not is_at_backend:
             return
+        process = self._schedule.process
+        is_reaper = process is not None and process.name.startswith("reaper")
         for gateway in self._gateways():
             if gateway.serves_with_lease(record.session_uuid):
                 self.report_violation(
                     1, f"the session {record.session_uuid} is ended while {gateway.process} serves it"
+                )
+            elif self._gateways_live and is_reaper and gateway.is_serving and gateway.replica in record.holders:
+                self.report_violation(
+                    17, f"{process} ends the session {record.session_uuid} although {gateway.process} runs"
                 )
 
     def _check_tables(self, record: SessionRecord) -> None:

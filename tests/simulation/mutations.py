@@ -299,6 +299,14 @@ def _begin_again() -> AbstractContextManager[None]:
     return _patch((execution, "begin_once", lambda change, begin: begin))
 
 
+def _judge_without_writes() -> AbstractContextManager[None]:
+    return _patch((reaper.reaper.Reaper, "_can_write", lambda self: True))
+
+
+def _keep_grace_periods() -> AbstractContextManager[None]:
+    return _patch((reaper.reaper.Reaper, "_restart", lambda self, history: None))
+
+
 MUTATIONS: Sequence[Mutation] = (
     Mutation("a lease expires as soon as it stops changing", _expire_leases_at_once, frozenset({1, 12})),
     Mutation("a location moves to the trash before its record is marked", _move_to_trash_before_mark, frozenset({1})),
@@ -364,6 +372,20 @@ MUTATIONS: Sequence[Mutation] = (
         _count_only_created_tables,
         frozenset({16}),
         Situation.QUOTA,
+    ),
+    Mutation(
+        "a reaper judges although it cannot write",
+        _judge_without_writes,
+        frozenset({17}),
+        Situation.READ_ONLY,
+        first=28,
+    ),
+    Mutation(
+        "grace periods go on while nobody can write",
+        _keep_grace_periods,
+        frozenset({17}),
+        Situation.READ_ONLY,
+        first=148,
     ),
     Mutation(
         "the trash is not emptied",

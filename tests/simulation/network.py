@@ -13,6 +13,24 @@ from tests.simulation.schedule import Process, Schedule
 
 _Result = TypeVar("_Result")
 
+WRITES = frozenset(
+    {
+        "create location",
+        "create record",
+        "delete lease",
+        "delete record",
+        "move location to trash",
+        "purge",
+        "remove finalizer",
+        "remove table",
+        "renew lease",
+        "stop lease",
+        "take lead",
+        "update record",
+    }
+)
+"""The calls that change what a service stores."""
+
 
 class Service(Protocol):
     """A service that processes call: the API server or the storage."""
@@ -48,6 +66,7 @@ class Network:
         self._crash = crash
         self.fault_plan = NO_FAULTS
         self.down_until: dict[str, float] = {}
+        self.read_only_until: dict[str, float] = {}
 
     def call(self, process: Process, service: Service, operation: str, effect: Callable[[], _Result]) -> _Result:
         """Send a request, let it take effect in one step, and return its response.
@@ -63,6 +82,8 @@ class Network:
         if fault is not None:
             self._inject_before(process, service, fault)
         self._check_connection(process, service)
+        if operation in WRITES and self.is_read_only(service):
+            raise service.create_unavailable_error("it is read-only")
         failure = None
         try:
             result = effect()
@@ -76,6 +97,10 @@ class Network:
         if failure is not None:
             raise failure
         return result
+
+    def is_read_only(self, service: Service) -> bool:
+        """Return whether a service refuses writes at this moment."""
+        return self.read_only_until.get(service.name, 0.0) > self._schedule.now
 
     def _choose_fault(self, process: Process, operation: str) -> Fault | None:
         fault_plan, chance = self.fault_plan, self._random.random
@@ -130,6 +155,8 @@ class Network:
                 process.cut_off_until[service.name] = self._schedule.now + self.duration()
             case Fault.OUTAGE:
                 self.down_until[service.name] = self._schedule.now + self.duration()
+            case Fault.READ_ONLY:
+                self.read_only_until[service.name] = self._schedule.now + self.duration()
             case Fault.LOOP_STALLS:
                 others = [other for other in self._others() if other.name.startswith("gateway")]
                 if others:

@@ -102,6 +102,8 @@ class Parameters:
                     stop_interval_seconds=20.0,
                     stop_seconds=(2.0,),
                 )
+            case Situation.READ_ONLY:
+                return replace(chosen, idle_seconds=30.0, mass_expiry_minimum=100)
             case Situation.RETURNS:
                 return replace(chosen, gateways=random.choice((2, 3)), clients=3, grace_seconds=12.0, idle_seconds=30.0)
             case _:

@@ -123,6 +123,7 @@ class ReaperProcess:
                 confirmation=inputs.confirmation,
                 mass_expiry=reaper_settings.mass_expiry,
                 may_act=self._election.leads if reaper_settings.uses_election else lambda: True,
+                check_writable=self._election.check_writable if reaper_settings.uses_election else None,
             ),
         )
 

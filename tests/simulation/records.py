@@ -217,7 +217,8 @@ class ModelLeases:
         self._network.call(self._process, self._api, "delete lease", lambda: self._api.delete_lease(replica))
 
     def check_writable(self) -> None:
-        """Do nothing, as Kubernetes does."""
+        if self._network.is_read_only(self._api):
+            raise self._api.create_unavailable_error("it is read-only")
 
 
 def _check_record(record: SessionRecord) -> None:

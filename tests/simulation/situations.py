@@ -12,6 +12,7 @@ class Situation(enum.Enum):
         QUOTA: The clients are one principal, and reach its quota of temporary tables.
         SILENCE: One gateway cannot read the session records, and so does not adopt the sessions of others.
         RETURNS: Gateways lose their leases and return, while others are about to adopt their sessions.
+        READ_ONLY: The only fault is storage that can be read but not written, often for longer than all periods.
     """
 
     ANY = enum.auto()
@@ -19,6 +20,7 @@ class Situation(enum.Enum):
     QUOTA = enum.auto()
     SILENCE = enum.auto()
     RETURNS = enum.auto()
+    READ_ONLY = enum.auto()
 
 
 _SITUATIONS = (
@@ -26,7 +28,7 @@ _SITUATIONS = (
     Situation.STOPS,
     Situation.ANY,
     Situation.QUOTA,
-    Situation.ANY,
+    Situation.READ_ONLY,
     Situation.SILENCE,
     Situation.ANY,
     Situation.RETURNS,

@@ -89,7 +89,12 @@ class World:
         self._processes: list[Process] = []
         self._restartable: list[Process] = []
         self._faults_are_over = False
-        self._checker = checker = InvariantChecker(schedule, lambda: self._gateways, parameters.principal_tables)
+        self._checker = checker = InvariantChecker(
+            schedule,
+            lambda: self._gateways,
+            parameters.principal_tables,
+            gateways_live=parameters.situation is Situation.READ_ONLY,
+        )
         self._observer = observer = Observer(schedule, checker, self._gateway_of.get, trace)
         self._api = ApiServer(
             observer.on_record_change, "storage" if parameters.stores_records_as_files else "api server"
@@ -152,6 +157,7 @@ class World:
         self._environment.stop_faults()
         self._network.fault_plan = NO_FAULTS
         self._network.down_until.clear()
+        self._network.read_only_until.clear()
         self._spark.down_until = now = self._schedule.now
         for process in self._processes:
             process.cut_off_until.clear()
@@ -250,7 +256,9 @@ class World:
 
     def _on_fault(self, process: Process, fault: Fault, operation: str) -> None:
         self._observer.on_fault(process, fault, operation)
-        self._adoptions.on_fault(process, self._schedule.now + 2 * self._network.fault_plan.longest_seconds)
+        affected = list(self._gateway_of) if fault is Fault.READ_ONLY else [process]
+        for each in affected:
+            self._adoptions.on_fault(each, self._schedule.now + 2 * self._network.fault_plan.longest_seconds)
 
     def _create_adopter(self, *arguments: Any, **options: Any) -> CheckedAdopter:
         return CheckedAdopter(self._adoptions, self._current_gateway(), *arguments, **options)

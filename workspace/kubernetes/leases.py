@@ -161,7 +161,7 @@ class KubernetesLeases:
                 raise self._server.unavailable(error.message, CHECK_API_SERVER) from error
 
     def check_writable(self) -> None:
-        """Do nothing: a reaper that acts has just renewed the lease of its leader election, which is such a write."""
+        """Do nothing. A reaper on Kubernetes knows from its leader election whether writes are possible."""
 
     def _apply(self, body: Any, owner: str, *, force: bool = False) -> None:
         """Apply fields to a lease. Unless forced, a conflict with other managers of the fields is an error."""

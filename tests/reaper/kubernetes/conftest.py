@@ -70,6 +70,8 @@ class Gateway:
         self.replica = ReplicaId(replica)
         self._leases = KubernetesLeases(connection, pod)
         self._dies = threading.Event()
+        self.may_renew = threading.Event()
+        self.may_renew.set()
         self._leases.renew(self.replica)
         self._thread = threading.Thread(target=self._renew, daemon=True)
         self._thread.start()
@@ -88,6 +90,8 @@ class Gateway:
 
     def _renew(self) -> None:
         while not self._dies.wait(RENEWAL_SECONDS):
+            if not self.may_renew.is_set():
+                continue
             try:
                 self._leases.renew(self.replica)
             except Exception:  # noqa: BLE001, S112 - the API server may be down

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable
 
-from reaper.kubernetes.candidacy import LEADING_SHARE, Candidacy, LeaseState
+from reaper.kubernetes.candidacy import LEADING_SHARE, WRITING_SHARE, Candidacy, LeaseState
 
 DURATION_SECONDS = 6.0
 
@@ -91,3 +91,37 @@ def most_leaders(turns: Iterable[tuple[str, float, float]]) -> int:
             candidate.record_renewal(clock + begun)
         most = max(most, sum(one.leads(clocks[of] + now) for of, one in candidates.items()))
     return most
+
+
+def test_guarantee_4_lease_that_changes_is_evidence_of_writes() -> None:
+    candidate = a_candidate()
+    assert candidate.take_evidence_of_writes(50), "the time begins with the first question"
+    for second in range(51, 60, 2):
+        candidate.observe(a_lease("other", str(second)), second)
+        assert candidate.take_evidence_of_writes(second + 1)
+
+
+def test_guarantee_4_pause_between_two_questions_is_noticed_once() -> None:
+    candidate = a_candidate()
+    candidate.observe(a_lease("other", "1"), 100)
+    assert candidate.take_evidence_of_writes(100)
+    candidate.observe(a_lease("other", "2"), 100 + DURATION_SECONDS * WRITING_SHARE + 0.1)
+    candidate.observe(a_lease("other", "3"), 104)
+    assert not candidate.take_evidence_of_writes(104)
+    assert candidate.take_evidence_of_writes(105)
+
+
+def test_guarantee_4_lease_that_does_not_change_is_no_evidence() -> None:
+    candidate = a_candidate()
+    candidate.observe(a_lease("other", "1"), 100)
+    candidate.observe(a_lease("other", "1"), 102)
+    assert candidate.take_evidence_of_writes(100 + DURATION_SECONDS * WRITING_SHARE)
+    assert not candidate.take_evidence_of_writes(100 + DURATION_SECONDS * WRITING_SHARE + 0.1)
+    assert not a_silent_candidate().take_evidence_of_writes(200)
+
+
+def a_silent_candidate() -> Candidacy:
+    """Return a candidate that could never read the lease, and has asked long ago."""
+    candidate = a_candidate()
+    candidate.take_evidence_of_writes(0)
+    return candidate

@@ -112,6 +112,33 @@ def test_leader_without_api_server_stops_before_another_leads_and_nothing_is_del
     alive.die()
 
 
+@pytest.mark.slow
+def test_gateway_that_could_not_write_is_not_dead(
+    new_own_world: Callable[..., Any], own_cluster: Any, wait_until: WaitUntil
+) -> None:
+    """etcd refuses writes for longer than lease and grace period. The reaper can write again before the gateway."""
+    world = new_own_world(lease_seconds=15.0, grace_seconds=1.0)
+    gateway = world.start_gateway("alive")
+    living = world.start_session("alive")
+    reaper = world.start_reaper()
+    wait_until(reaper.leads, "the reaper leads")
+    gateway.may_renew.clear()
+    with own_cluster.read_only():
+        refused = time.monotonic()
+        wait_until(lambda: reaper.has_logged("reaper_held_back"), "the reaper notices that it cannot write", 60)
+        away = 1.5 * (world.lease_seconds + world.grace_seconds)
+        wait_until(lambda: time.monotonic() - refused > away, "the lease would have expired", 60)
+    wait_until(lambda: reaper.has_logged("reaper_resumed"), "the reaper can write again", 60)
+    passes = reaper.passes()
+    wait_until(lambda: reaper.passes() >= passes + 2, "the reaper has completed a pass")
+    gateway.may_renew.set()
+    assert [line["kind"] for line in reaper.events("reaper_held_back")] == ["writes"]
+    stored = world.start_session()
+    wait_until(lambda: world.is_gone(stored), "the reaper acts", 60)
+    assert world.is_there(living)
+    gateway.die()
+
+
 def wait_for_leader(reapers: Sequence[Any], wait_until: WaitUntil) -> Any:
     """Wait until one of the reapers leads, and return it."""
     wait_until(lambda: any(reaper.leads() for reaper in reapers), "one of them leads again", 60)

@@ -23,17 +23,17 @@ class GatewayHealth:
     Attributes:
         state: A function that returns the state of the replica. None if the replica does not accept connections.
         has_backends: Whether a backend is configured.
-        stall_limit_seconds: How long the event loop may stall.
+        unresponsive_limit_seconds: How long the event loop may stall.
     """
 
     state: Callable[[], GatewayState | None]
     has_backends: bool
-    stall_limit_seconds: float
+    unresponsive_limit_seconds: float
 
     def alive(self) -> ProbeAnswer:
         """Return the answer of ``/healthz``."""
         state = self.state()
-        if state is not None and state.event_loop_lag_seconds > self.stall_limit_seconds:
+        if state is not None and state.event_loop_lag_seconds > self.unresponsive_limit_seconds:
             return ProbeAnswer(False, ("The gateway does not respond. Its log contains event_loop_stalled.",))
         return ProbeAnswer(True, ("ok",))
 

@@ -143,12 +143,17 @@ class Gateway:
         )
         await self._sessions.renew_lease()
         try:
-            # Renew the lease before reading the roots. In this order, either this replica sees a concurrent move of the
-            # home, or the move sees the lease of this replica.
-            await self._read_roots()
-        except OSError:
-            await self._storage.run_lease(self._storage.leases.delete, self.replica)
+            return await self._start_with_lease()
+        except BaseException:
+            with suppress(GatewayError):
+                await self._storage.run_lease(self._storage.leases.delete, self.replica)
             raise
+
+    async def _start_with_lease(self) -> Addresses:
+        config = self._config
+        # The lease is renewed before the roots are read. In this order, either this replica sees a concurrent move of
+        # the home, or the move sees the lease of this replica.
+        await self._read_roots()
         plannings = Plannings(self._drain)
         self._statements = statements = OwnStatements(
             replica=self.replica,

@@ -32,7 +32,7 @@ from gateway.health import GatewayHealth
 from gateway.life_signs import Identity, LifeSigns
 from gateway.metrics import GatewayGauges, GatewayMetrics
 from gateway.server import Gateway
-from gateway.sessions.lease_thread import STALL_LIMIT_LEASES
+from gateway.sessions.lease_thread import UNRESPONSIVE_LEASES
 from gateway.suspicions import Suspicion
 from lodge.audit_log import open_audit_log
 from lodge.authentication import log_risks, method_list
@@ -150,7 +150,7 @@ async def _serve(
         health = GatewayHealth(
             state=gateway.state,
             has_backends=bool(config.backends or config.principal_backends),
-            stall_limit_seconds=STALL_LIMIT_LEASES * config.lease_duration_seconds,
+            unresponsive_limit_seconds=UNRESPONSIVE_LEASES * config.lease_duration_seconds,
         )
         endpoint = HttpEndpoint(health.alive, health.ready, registry)
         metrics_address = settings.metrics_listen if before is None else before.metrics_listen

@@ -6,7 +6,7 @@ whose event loop never responds again serves nobody, so the other replicas must 
 
 Guarantees:
 
-1. While the event loop stalls for at most ``STALL_LIMIT_LEASES`` lease durations, the thread renews the lease.
+1. While the event loop stalls for at most ``UNRESPONSIVE_LEASES`` lease durations, the thread renews the lease.
 2. If a stall lasts longer, the thread stops renewing. The lease lapses at most one lease duration later, and the
    replica is fenced, like a replica that was paused.
 3. When the event loop responds again, the thread renews the lease. If the lease had lapsed, this starts a new lease
@@ -30,7 +30,7 @@ from gateway.sessions.loop_monitor import LoopMonitor
 from gateway.sessions.replica_lease import ReplicaLease
 from workspace.record_store import RecordsUnavailableError
 
-STALL_LIMIT_LEASES = 2.0
+UNRESPONSIVE_LEASES = 2.0
 """After how many lease durations of a stalled event loop the lease is no longer renewed."""
 
 _RENEWALS_PER_LEASE = 3
@@ -57,7 +57,7 @@ class LeaseThread:
         self._on_renewed = on_renewed
         self._renewal_seconds = duration_seconds / _RENEWALS_PER_LEASE
         self._tick_seconds = self._renewal_seconds / _TICKS_PER_RENEWAL
-        self._limit_seconds = STALL_LIMIT_LEASES * duration_seconds
+        self._limit_seconds = UNRESPONSIVE_LEASES * duration_seconds
         self.loop_monitor = LoopMonitor(self._tick_seconds)
         self._stopping = threading.Event()
         self._reported_seconds = 0.0

@@ -21,7 +21,7 @@ from gateway.connections.listener import Addresses
 from gateway.errors import GatewayError
 from gateway.requests import SessionKey
 from gateway.server import Gateway
-from gateway.sessions.lease_thread import STALL_LIMIT_LEASES
+from gateway.sessions.lease_thread import UNRESPONSIVE_LEASES
 from gateway.sessions.peers import Peers
 from gateway.sessions.session import Session
 from tests.simulation.event_loop import ModelLoop
@@ -251,7 +251,7 @@ class GatewayProcess:
     def start(self) -> None:
         """Start to serve, as a step of the process."""
         stores = self._stores
-        limit_seconds = (STALL_LIMIT_LEASES + 0.5) * self._config.lease_duration_seconds
+        limit_seconds = (UNRESPONSIVE_LEASES + 0.5) * self._config.lease_duration_seconds
         leases = _CheckedLeases(stores.leases, self.process, limit_seconds, self._on_error)
         self.gateway = Gateway(self._config, stores.records, leases, stores.locations)
 

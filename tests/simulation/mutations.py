@@ -318,7 +318,7 @@ MUTATIONS: Sequence[Mutation] = (
     Mutation("a gateway does not notice that its lease lapsed", _ignore_lapses, frozenset({1, 2, 12}), first=31),
     Mutation(
         "a gateway renews its lease although its event loop stalls",
-        lambda: _patch((lease_thread, "STALL_LIMIT_LEASES", 1000.0)),
+        lambda: _patch((lease_thread, "UNRESPONSIVE_LEASES", 1000.0)),
         frozenset({8}),
         first=61,
     ),

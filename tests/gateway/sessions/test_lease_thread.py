@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from gateway.sessions.lease_thread import STALL_LIMIT_LEASES, LeaseThread
+from gateway.sessions.lease_thread import UNRESPONSIVE_LEASES, LeaseThread
 from gateway.sessions.loop_monitor import LoopMonitor
 from gateway.sessions.replica_lease import ReplicaLease
 from gateway.storage import Storage
@@ -21,7 +21,7 @@ LEASE_SECONDS = 9.0
 SECONDS = 60.0
 RENEWAL_SECONDS = 3.0
 TICK_SECONDS = 1.0
-LIMIT_SECONDS = STALL_LIMIT_LEASES * LEASE_SECONDS
+LIMIT_SECONDS = UNRESPONSIVE_LEASES * LEASE_SECONDS
 
 
 def test_probe_without_answer_is_a_stall() -> None:

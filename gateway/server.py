@@ -34,11 +34,11 @@ from gateway.sessions.registry import Sessions
 from gateway.statement_audit import StatementAudit
 from gateway.storage import Storage
 from gateway.suspicions import Suspicion
+from gateway.tables.changes import suspect_request
 from gateway.tables.own_statements import OwnStatements
 from workspace.identifiers import ReplicaId
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
-from workspace.record_changes import add_suspect
 from workspace.record_store import RecordError, SessionRecords
 from workspace.schema_segments import SchemaSegments
 from workspace.workspaces import Workspaces
@@ -165,6 +165,7 @@ class Gateway:
             audit=self._audit,
             pools=self._pools,
             drain=self._drain,
+            work=self._work,
             plannings=plannings,
             # With impersonation, this process may list directories that the principal may not.
             planner=ScanPlanner(
@@ -373,7 +374,7 @@ class Gateway:
         """Write a suspicion to the record of its session, so that no gateway runs the request."""
         record, request = suspicion.record, suspicion.request
         try:
-            await self._storage.update(record, lambda found: add_suspect(found, request))
+            await self._storage.update(record, lambda found: suspect_request(found, request))
         except (GatewayError, RecordError) as error:
             log.warning("suspected_request_not_recorded", record=record, reason=str(error))
             return

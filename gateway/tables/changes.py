@@ -12,14 +12,24 @@ from dataclasses import replace
 from gateway.errors import GatewayError, table_not_found
 from gateway.tables.errors import ChangeTakenError, StatementStartedError
 from workspace.identifiers import ReplicaId, TableUuid
-from workspace.record_changes import add_answer, find_change, find_table, is_known, put_table, remove_table
+from workspace.record_changes import (
+    add_answer,
+    add_suspect,
+    find_change,
+    find_table,
+    is_known,
+    put_table,
+    remove_table,
+)
 from workspace.records import (
     NO_REPLICA,
     Answer,
     PendingChange,
     PendingDrop,
     PendingWrite,
+    Refusal,
     SessionRecord,
+    SuspectedRequest,
     TableState,
     TemporaryTable,
     WriteKind,
@@ -239,6 +249,27 @@ def undo(record: SessionRecord, table: TemporaryTable, change: PendingChange) ->
             writes=writes,
         ),
     )
+
+
+def suspect_request(record: SessionRecord, suspect: SuspectedRequest) -> SessionRecord:
+    """Return the session record with a request that may be the reason why a replica was lost.
+
+    A statement that is refused has no effect, so its unpublished write is undone. If its effect is published, the
+    client that reattaches receives the answer. Then only equal requests are refused.
+    """
+    if suspect.refusal is not Refusal.NOTHING and suspect.operation_id:
+        found = find_change(record, suspect.operation_id)
+        if found is not None and not found[1].is_published:
+            record = _undo_write(record, *found)
+        elif is_known(record, suspect.operation_id):
+            suspect = replace(suspect, operation_id="")
+    return add_suspect(record, suspect)
+
+
+def _undo_write(record: SessionRecord, table: TemporaryTable | None, change: PendingChange) -> SessionRecord:
+    if table is not None:
+        return undo(record, table, change)
+    return replace(record, writes=tuple(each for each in record.writes if each != change))
 
 
 def pending_change(table: TemporaryTable, change: PendingChange) -> PendingChange | None:

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import structlog
@@ -21,6 +20,7 @@ from gateway.audit import Audit
 from gateway.authorization.authorization import Authorization
 from gateway.backend_session import BackendSession, OnProgress
 from gateway.config import GatewayConfig
+from gateway.current_work import CurrentWork, NotedRequest, digest_of
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.drain import Drain
 from gateway.error_status import Metadata
@@ -84,6 +84,7 @@ class OwnStatements:
         audit: The audit events of this replica.
         pools: The threads that parse long SQL texts and resolve names.
         drain: What this replica hands over when it stops.
+        work: The memory in which this replica notes on which requests it works.
         planner: Plans the scans of statements.
         plannings: The statements whose scans are being planned.
     """
@@ -100,10 +101,12 @@ class OwnStatements:
         audit: Audit,
         pools: RequestPools,
         drain: Drain,
+        work: CurrentWork,
         planner: ScanPlanner,
         plannings: Plannings,
     ) -> None:
         self._drain = drain
+        self._work = work
         self._replica = replica
         self._storage = storage
         self._sessions = sessions
@@ -311,7 +314,13 @@ class OwnStatements:
             client_request.request_options.add().reattach_options.reattachable = True
             execution = _execution(session, client_request, ())
             log.info("statement_completion_started", operation=change.operation_id, replica=change.replica)
-            self._operations.start(execution.operation, partial(self._complete_abandoned, execution))
+            self._operations.start(execution.operation, self._completion(execution))
+
+    def _completion(self, execution: Execution) -> Runner:
+        """Return the function that completes an abandoned statement, and notes that this gateway works on it."""
+        session, operation_id = execution.session, execution.operation.id
+        request = NotedRequest(session.record_name, operation_id, digest_of("completion", operation_id.encode()))
+        return lambda: self._work.note(request, self._complete_abandoned(execution))
 
     async def before_clone(self, session: Session) -> SessionRecord:
         """Return the record of a session that the backend is about to clone."""

@@ -243,6 +243,13 @@ def api_without_store(scene: Scene) -> None:
     scene.testbed.cluster.api_server.wait_until_ready()
 
 
+@_fault("api")
+def api_read_only(scene: Scene) -> None:
+    """Let etcd refuse writes, as if its disk quota were used up: the API server only answers reads."""
+    with scene.testbed.cluster.read_only():
+        time.sleep(scene.absence_seconds)
+
+
 @_fault("clocks")
 def clock_shifted(scene: Scene) -> None:
     """Shift the wall clock of one gateway or reaper, and later shift it back."""

@@ -16,6 +16,7 @@ CLIENTS = 3
 THINK_SECONDS = 1.0
 PROVED_ALONE = {
     "api_absent": "test_single_faults",
+    "api_read_only": "reaper/kubernetes/test_leadership",
     "api_restarted": "test_single_faults",
     "backend_paused": "the fault backend_hung, which is as short in this test",
     "gateway_paused": "test_single_faults",

@@ -15,6 +15,7 @@ from gateway.tables.changes import (
     complete,
     pending_change,
     publish,
+    suspect_request,
     take_over,
     undo,
 )
@@ -22,7 +23,16 @@ from gateway.tables.errors import ChangeTakenError, StatementStartedError
 from tests.records import a_record
 from workspace.identifiers import ReplicaId, TableUuid
 from workspace.record_changes import add_answer, remove_writes
-from workspace.records import Answer, PendingDrop, PendingWrite, TableState, TemporaryTable, WriteKind
+from workspace.records import (
+    Answer,
+    PendingDrop,
+    PendingWrite,
+    Refusal,
+    SuspectedRequest,
+    TableState,
+    TemporaryTable,
+    WriteKind,
+)
 
 A, B = ReplicaId("a"), ReplicaId("b")
 
@@ -169,3 +179,38 @@ def test_copy_for_a_clone_inherits_no_pending_change():
     copy = begin_copy(parent, [write(5, WriteKind.CREATION)])
     assert (copy.state, copy.uuid, copy.parts, copy.drop) == (TableState.CREATING, directory(5), (), None)
     assert pending_change(copy, drop) is None
+
+
+@pytest.mark.parametrize("kind", list(WriteKind))
+def test_unpublished_write_of_a_refused_statement_is_undone(kind):
+    own, other = write(1, kind), write(2, WriteKind.INSERTION)
+    if kind is WriteKind.CREATION:
+        begun = a_record(tables=(replace(TABLE, state=TableState.CREATING, parts=(), writes=(own,)),))
+    else:
+        begun = begin_write(begin_write(a_record(tables=(TABLE,)), TABLE, own), TABLE, other)
+    after = suspect_request(begun, SuspectedRequest(own.operation_id, "digest", 1, Refusal.OPERATION))
+    assert after.tables == undo(begun, begun.tables[0], own).tables
+    assert after.suspects == (SuspectedRequest(own.operation_id, "digest", 1, Refusal.OPERATION),)
+
+
+def test_unpublished_write_of_a_permanent_table_is_undone():
+    begun = a_record(writes=(write(1, WriteKind.CREATION), write(2, WriteKind.CREATION)))
+    after = suspect_request(begun, SuspectedRequest("operation 1", "digest", 1, Refusal.REQUEST))
+    assert after.writes == (write(2, WriteKind.CREATION),)
+
+
+def test_client_of_a_statement_that_has_taken_effect_receives_its_answer():
+    own = write(1, WriteKind.INSERTION)
+    published = publish(begin_write(a_record(tables=(TABLE,)), TABLE, own), TABLE, own, rows=1, size_bytes=1)
+    answered = add_answer(complete(published, TABLE, own), Answer(own.operation_id, ()))
+    dropping = begin_drop(a_record(tables=(TABLE,)), TABLE, PendingDrop(own.operation_id, A))
+    for record in (published, answered, dropping):
+        after = suspect_request(record, SuspectedRequest(own.operation_id, "digest", 1, Refusal.REQUEST))
+        assert after.tables == record.tables
+        assert after.suspects == (SuspectedRequest("", "digest", 1, Refusal.REQUEST),)
+
+
+def test_statement_that_is_not_refused_is_completed():
+    begun = begin_write(a_record(tables=(TABLE,)), TABLE, write(1, WriteKind.INSERTION))
+    after = suspect_request(begun, SuspectedRequest("operation 1", "digest", 1, Refusal.NOTHING))
+    assert after.tables == begun.tables

@@ -129,6 +129,7 @@ def build_rust_client() -> Path:
     target = user_cache() / "clients" / "rust"
     variables: Mapping[str, str] = {
         "CARGO_TARGET_DIR": str(target),
+        "CARGO_PROFILE_DEV_DEBUG": "false",  # a third of the processor time of the build
         "PROTOC": str(packages["protoc-bin-vendored-linux-x86_64"] / "bin" / "protoc"),
     }
     run_program([cargo, "build", "--locked"], cwd=RUST, variables=variables, seconds=RUST_BUILD_SECONDS)

@@ -28,6 +28,8 @@ from gateway.futures import retrieve_error
 from gateway.pools import Pool
 
 _CHECK_SECONDS = 1.0
+_ARRIVAL_STEPS = 1000
+"""More than Python executes before it raises an exception of another thread, which is one step of a loop."""
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -54,6 +56,7 @@ class _Computation(Generic[_Result]):
         self._thread: int | None = None
         self._began_seconds = 0.0
         self._is_stopped = False
+        self._sent = 0
 
     def __call__(self) -> _Result:
         """Compute.
@@ -61,6 +64,7 @@ class _Computation(Generic[_Result]):
         Raises:
             _StoppedError: If the computation was stopped.
         """
+        arrived = 0
         try:
             with self._lock:
                 if self._is_stopped:
@@ -69,24 +73,26 @@ class _Computation(Generic[_Result]):
                 self._thread = threading.get_ident()
             result = self._function()
         except _Stop:
+            arrived += 1
             raise _StoppedError from None
         finally:
             while True:  # not in a function, because a stop can arrive before its first line
                 try:
                     with self._lock:
-                        thread, self._thread = self._thread, None
-                        if thread is not None:  # a stop that has not arrived yet must not reach the next call
-                            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None)
-                        break
-                except _Stop:  # there is at most one, so the next attempt succeeds
-                    continue
+                        self._thread = None
+                    for _ in range(_ARRIVAL_STEPS if self._sent > arrived else 0):
+                        pass  # here, a stop arrives that was sent when the function had returned
+                    break
+                except _Stop:
+                    arrived += 1
         return result
 
     def stop(self) -> None:
         """Stop the computation, or prevent that it begins."""
         with self._lock:
-            if not self._is_stopped and self._thread is not None:
+            if self._thread is not None:  # again, because a finalizer can swallow the exception
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(_Stop))
+                self._sent += 1
             self._is_stopped = True
 
     def processor_seconds(self) -> float:
@@ -127,6 +133,7 @@ class ComputationPool:
             computation.stop()
             running.cancel()
             running.add_done_callback(retrieve_error)
+            await asyncio.wait([running])  # its memory is in use until then
             raise
         try:
             return running.result()

@@ -36,9 +36,8 @@ from workspace.identifiers import RecordName
 
 _DIGEST_BYTES = 16
 _DIGESTED_BYTES = 16 * 1024
-_NUMBERS_BYTES = 1024  # before the texts
-_TEXT = re.compile(rb"[\x20-\x7e][\x20-\x7e\x80-\xff]{5,}")
-_CELLS = 128
+_PLAN_ID = re.compile(rb"\x0a[\x02-\x0b]\x10[\x80-\xff]{0,9}[\x00-\x7f]")
+_CELLS = 512
 _SLOTS = 8192
 _SLOT_BYTES = 192
 _SLOTS_START = _CELLS * 8
@@ -54,27 +53,39 @@ class NotedRequest(NamedTuple):
 
     Attributes:
         record: The name of the record of its session.
-        operation_id: The operation that the request starts or refers to. Empty if there is none.
         digest: The digest of the request, see :func:`digest_of`.
+        operation_id: The operation that the request starts or refers to. Empty if there is none.
     """
 
     record: RecordName
-    operation_id: str
     digest: str
+    operation_id: str
+
+
+class Work(NamedTuple):
+    """What a gateway did at a moment.
+
+    Attributes:
+        in_loop: The request of the step in the event loop. None if there was none.
+        in_threads: The requests of the calls in threads, without the one in the event loop.
+    """
+
+    in_loop: NotedRequest | None
+    in_threads: Sequence[NotedRequest]
 
 
 def digest_of(method: str, content: bytes | memoryview) -> str:
     """Return the digest of a request.
 
-    Only the texts at the beginning of the request count, because clients number the parts of each plan anew.
+    Of a long request, only the beginning counts. Clients number the relations of each plan anew, so these numbers do
+    not count. If their length changes, or if a client compresses the plan, equal requests have different digests.
 
     Args:
         method: The name of the method.
         content: The request, or its plan.
     """
-    beginning = bytes(content[: _DIGESTED_BYTES + _NUMBERS_BYTES])
-    texts = b"\n".join(_TEXT.findall(beginning))[:_DIGESTED_BYTES] or beginning
-    return hashlib.blake2b(method.encode() + b"\n" + texts, digest_size=_DIGEST_BYTES).hexdigest()
+    beginning = _PLAN_ID.sub(b"", bytes(content[:_DIGESTED_BYTES]))
+    return hashlib.blake2b(method.encode() + b"\n" + beginning, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 class CurrentWork:
@@ -95,10 +106,11 @@ class CurrentWork:
         """Run a coroutine, and note its steps, and those of the work that it starts, as steps of a request."""
         return await self._follow("\n".join(request).encode(), work)
 
-    def read(self) -> Sequence[NotedRequest]:
+    def read(self) -> Work:
         """Return the requests that have a step at this moment. Call this after the gateway has ended."""
-        texts = {text: None for cell in self._cells if cell and (text := self._text(cell)) is not None}
-        return [NotedRequest(*text.split("\n")) for text in texts]  # type: ignore[arg-type] # as they were joined
+        in_loop = self._request(self._cells[_LOOP_CELL])
+        found = dict.fromkeys(map(self._request, filter(None, self._cells[_LOOP_CELL + 1 :])))
+        return Work(in_loop, [each for each in found if each is not None and each != in_loop])
 
     def clear(self) -> None:
         """Forget all requests, before the next gateway starts."""
@@ -163,7 +175,7 @@ class CurrentWork:
         self._memory[text_start : text_start + len(text)] = text
         return (generation << _GENERATION_BITS) + slot + 1
 
-    def _text(self, cell: int) -> str | None:
+    def _request(self, cell: int) -> NotedRequest | None:
         """Return the note to which the value of a cell refers. None if it is not complete, or was replaced."""
         generation, number = divmod(cell, 1 << _GENERATION_BITS)
         if not 0 < number <= _SLOTS:
@@ -171,7 +183,10 @@ class CurrentWork:
         start = _SLOTS_START + (number - 1) * _SLOT_BYTES
         found, checksum, length = _HEADER.unpack_from(self._memory, start)
         text = self._memory[start + _HEADER.size : start + _HEADER.size + length]
-        return text.decode() if found == generation and zlib.crc32(text) == checksum else None
+        if found != generation or zlib.crc32(text) != checksum:
+            return None
+        record, digest, operation_id = text.decode().split("\n", 2)  # only an operation id can contain line breaks
+        return NotedRequest(RecordName(record), digest, operation_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ Guarantees:
    them return.
 4. A thread that hangs does not prevent the end of the process.
 5. The calls of a principal occupy at most three quarters of the threads of a pool, rounded down but at least one, so a
-   principal whose calls are slow or hang leaves threads to the others. Principals with waiting calls take turns.
+   principal whose calls are slow or hang leaves threads to the others. The same holds for the calls that wait.
+   Principals with waiting calls take turns.
 """
 
 import asyncio
@@ -77,6 +78,7 @@ class Pool:
         self._max_waiting = max_waiting
         self._executor = DaemonExecutor(threads + max_abandoned, name)
         self._share = max(1, int(threads * _SHARE_OF_PRINCIPAL))
+        self._waiting_share = max(1, int(max_waiting * _SHARE_OF_PRINCIPAL))
         self._active = 0
         self._active_of: Counter[str] = Counter()
         self._abandoned: set[asyncio.Future[Any]] = set()
@@ -149,7 +151,8 @@ class Pool:
         if not turns and self._may_start(principal):
             self._count(principal, 1)
             return principal
-        if self._waiting >= self._max_waiting or self._is_stuck():
+        is_full = self._waiting >= self._max_waiting or len(turns or ()) >= self._waiting_share
+        if is_full or self._is_stuck(principal):
             raise self._refusal()
         turn = asyncio.get_running_loop().create_future()
         if turns is None:
@@ -176,9 +179,10 @@ class Pool:
         if not turns:
             del self._turns[principal]
 
-    def _is_stuck(self) -> bool:
-        """Return whether the pool has only threads that run abandoned calls."""
-        return 0 < self._max_abandoned <= len(self._abandoned) and self._active >= self._threads
+    def _is_stuck(self, principal: str | None) -> bool:
+        """Return whether the calls of a principal use its threads, and those that hang can no longer be replaced."""
+        has_threads = self._active < self._threads if principal is None else self._active_of[principal] < self._share
+        return 0 < self._max_abandoned <= len(self._abandoned) and not has_threads
 
     def _may_start(self, principal: str | None) -> bool:
         is_within_share = principal is None or self._active_of[principal] < self._share

@@ -86,6 +86,7 @@ class Request(NamedTuple):
         user_context_span: The span of the user context in :attr:`data`. None if the request has no user context.
         plan_tag_start: The offset of the tag of the plan in :attr:`data`.
         plan_span: The span of the plan in :attr:`data`. None if the request has no plan.
+        continues_session: Whether the client has received a response in this session before.
     """
 
     method: str
@@ -98,6 +99,7 @@ class Request(NamedTuple):
     user_context_span: Span | None
     plan_tag_start: int
     plan_span: Span | None
+    continues_session: bool
 
     def __repr__(self) -> str:
         """Return a text without the data of the client, for tracebacks and logs."""
@@ -135,17 +137,6 @@ class Request(NamedTuple):
         if self.plan_span is not None:
             data = data[: self.plan_tag_start] + data[self.plan_span[1] :]
         return _decode(base_pb2.ExecutePlanRequest, data)
-
-    def continues_session(self) -> bool:
-        """Return whether the client has received a response in this session before.
-
-        Raises:
-            GatewayError: If the bytes are not a request of this method.
-        """
-        if self.method == "ExecutePlan":
-            return bool(self.decode_without_plan().client_observed_server_side_session_id)
-        kind = _MESSAGE_OF_METHOD.get(self.method)
-        return kind is not None and bool(getattr(self.decode(kind), _OBSERVED_ID))
 
     def following(self, data: bytes) -> bytes:
         """Return the bytes for the backend of a later message in the stream that this request starts.
@@ -249,6 +240,7 @@ class RequestIndex:
         key = SessionKey(principal, _session_id(self.id(_SESSION_ID)))
         operation_id = _text(self.id(shape.operation_id))
         tags = tuple(_text(data[tag.start : tag.end]) for tag in self._tags)
+        observed = self._fields.get(shape.observed)
         span = None if context is None else (context.start, context.end)
         plan_tag_start, plan_span = (0, None) if plan is None else (plan.tag_start, (plan.start, plan.end))
         if identity is not None:
@@ -266,6 +258,7 @@ class RequestIndex:
             user_context_span=span,
             plan_tag_start=plan_tag_start,
             plan_span=plan_span,
+            continues_session=observed is not None and observed.end > observed.start,
         )
 
     def rewrite(self, principal: Principal) -> "Rewritten":
@@ -337,6 +330,7 @@ class _Shape:
         client_type: The number of the client type. 0 if there is none.
         tags: The number of the operation tags. 0 if there are none.
         plan: The number of the plan. 0 if there is none.
+        observed: The number of the id of the session at the backend that the client has observed. 0 if there is none.
     """
 
     wire_types: Mapping[int, int]
@@ -345,6 +339,7 @@ class _Shape:
     client_type: int = 0
     tags: int = 0
     plan: int = 0
+    observed: int = 0
 
 
 def _shape(message: Any) -> _Shape:
@@ -360,6 +355,7 @@ def _shape(message: Any) -> _Shape:
         client_type=numbers.get("client_type", 0),
         tags=numbers["tags"] if is_execution else 0,
         plan=numbers["plan"] if is_execution else 0,
+        observed=numbers.get("client_observed_server_side_session_id", 0),
     )
 
 
@@ -426,17 +422,7 @@ def _text(data: bytes) -> str:
         raise invalid_request("a string is not valid UTF-8") from None
 
 
-_OBSERVED_ID = "client_observed_server_side_session_id"
 _METHODS = base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods
-_MESSAGE_OF_METHOD: Mapping[str, type[Any]] = MappingProxyType(
-    {
-        method.name: getattr(base_pb2, method.input_type.name)
-        for method in _METHODS
-        if _OBSERVED_ID in method.input_type.fields_by_name
-    }
-)
-"""The messages of methods whose requests tell which session the client has observed, by method."""
-
 _REFER_TO_OPERATION = frozenset({base_pb2.ReattachExecuteRequest.DESCRIPTOR, base_pb2.ReleaseExecuteRequest.DESCRIPTOR})
 _SHAPES: Mapping[str, _Shape] = MappingProxyType({method.name: _shape(method.input_type) for method in _METHODS})
 _UNKNOWN_METHOD = _Shape(

@@ -21,6 +21,7 @@ from gateway.current_work import CurrentWork
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.drain import Drain
 from gateway.errors import GatewayError
+from gateway.futures import for_each
 from gateway.metrics import GatewayMetrics, GatewayState
 from gateway.names.path_checks import PathChecks
 from gateway.operations import Operation, Operations
@@ -47,6 +48,7 @@ _ADOPTION_SECONDS = 2.0  # for the first adoptions of a replica that lists the l
 _CLOSE_SECONDS = 15.0  # for short calls that run when the gateway begins to stop
 _CLOSE_PAUSE_SECONDS = 0.1
 _CREDENTIALS_SECONDS = 2.0
+_SUSPICION_WORKERS = 16
 _LIST_SECONDS = 2.0  # for the list of leases with which a gateway that stops looks for other replicas
 _END_SECONDS = 4.0  # for work that a drain did not end, so that the lease is stopped before the process is killed
 _HANDOVER_SECONDS = 5.0  # the last part of the drain, in which writes are handed over and the rest is undone
@@ -141,8 +143,8 @@ class Gateway:
             audit=self._audit,
             quota=self._admission.sessions,
         )
-        await self._sessions.renew_lease()
         try:
+            await self._sessions.renew_lease()
             return await self._start_with_lease()
         except BaseException:
             with suppress(GatewayError):
@@ -203,10 +205,9 @@ class Gateway:
         self._server.add_generic_rpc_handlers((self._service,))
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        await for_each(self._suspicions, self._record, workers=_SUSPICION_WORKERS)
         await self._authenticator.start()
         self._addresses = addresses = await self._listener.start()
-        for suspicion in self._suspicions:
-            await self._record(suspicion)
         if self._before is not None:
             await self._stop_lease_of(self._before)
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)

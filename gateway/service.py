@@ -225,7 +225,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         digest = digest_of(request.method, request.data if request.plan is None else request.plan)
         if session.suspects:
             check_request(session.suspects, request.method, request.operation_id, digest)
-        noted = NotedRequest(session.record_name, request.operation_id, digest)
+        noted = NotedRequest(session.record_name, digest, request.operation_id)
         return await self._work.note(noted, handler(call))
 
     async def _identify(self, context: Context) -> Identity | None:
@@ -258,7 +258,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         """
         if request.method in _STARTS_NO_SESSION:
             return await self._sessions.open_existing(request.key)
-        if not await self._pools.decode(len(request.data), request.continues_session):
+        if not request.continues_session:
             return await self._sessions.open(request.key)
         session = await self._sessions.open_existing(request.key)
         if session is None:

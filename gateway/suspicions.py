@@ -8,14 +8,18 @@ sessions. :mod:`gateway.sessions.suspects` then refuses them.
 ======================================  =============================================================================
 The gateway                             What is refused
 ======================================  =============================================================================
-did not respond or crashed, while it    This request, in each form: also if the client sends it as a new statement.
-worked on one request
+did not respond, while its event loop   This request, in each form: also if the client sends it as a new statement.
+worked on it; or crashed
 did not respond or crashed, while it    Their operations, which clients send again by themselves. A user can run the
-worked on several                       statements again.
+worked on others too, or in threads     statements again.
 was killed from outside                 Nothing. Most of these requests are innocent.
 ======================================  =============================================================================
 
-A request with which a second gateway is lost is refused in each form. Another session may always try.
+A request with which a second gateway is lost is refused in each form, unless both were killed from outside. Another
+session may always try.
+
+Not guaranteed: that only one gateway is lost. A client that connects to another gateway before the new one has written
+the session record can lose this gateway too.
 
 Source: [architecture "The watcher"].
 """
@@ -24,7 +28,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.current_work import NotedRequest
+from gateway.current_work import Work
 from workspace.identifiers import RecordName
 from workspace.records import Refusal, SuspectedRequest
 
@@ -56,9 +60,20 @@ class Suspicion:
     request: SuspectedRequest
 
 
-def suspect(requests: Sequence[NotedRequest], loss: Loss) -> Sequence[Suspicion]:
-    """Return the suspicions against the requests on which a lost gateway worked."""
-    refusal = Refusal.REQUEST if len(requests) == 1 else Refusal.OPERATION
+def suspect(work: Work, loss: Loss, loss_id: str) -> Sequence[Suspicion]:
+    """Return the suspicions against the requests on which a lost gateway worked.
+
+    Args:
+        work: What it did last.
+        loss: How it was lost.
+        loss_id: Names the loss.
+    """
+    requests = [*([] if work.in_loop is None else [work.in_loop]), *work.in_threads]
+    is_sole = len(requests) == 1 and (work.in_loop is not None or loss is Loss.CRASHED)
+    refusal = Refusal.REQUEST if is_sole else Refusal.OPERATION
     if loss is Loss.KILLED:
         refusal = Refusal.NOTHING
-    return [Suspicion(each.record, SuspectedRequest(each.operation_id, each.digest, 1, refusal)) for each in requests]
+    return [
+        Suspicion(each.record, SuspectedRequest(each.operation_id, each.digest, 1, refusal, loss_id))
+        for each in requests
+    ]

@@ -56,6 +56,7 @@ from workspace.workspaces import Workspaces
 
 _STOP = frozenset({signal.SIGINT, signal.SIGTERM})
 _SIGNALS = _STOP | {signal.SIGHUP, signal.SIGCHLD}
+_MOST_SUSPICIONS = 1000
 _FAULTS = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGSYS})
 _PERIOD_SECONDS = 0.5
 _SLOW_SECONDS = 60.0
@@ -214,7 +215,9 @@ class Watcher:
             loss = Loss.STUCK
         else:
             loss = Loss.CRASHED if -status in _FAULTS else Loss.KILLED
-        self._suspicions = (*self._suspicions, *suspect(self._work.read(), loss))
+        self._suspicions = (*self._suspicions, *suspect(self._work.read(), loss, secrets.token_hex(8)))[
+            -_MOST_SUSPICIONS:
+        ]
         self._work.clear()
 
     def _has_been_ready(self) -> bool:

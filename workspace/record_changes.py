@@ -5,7 +5,7 @@ Gateway replicas and the reaper change the same records, so each change is defin
 
 Guarantee: A session never returns to an earlier phase. When the phase of a record is ``ENDING``, the only remaining
 step is its deletion. All changes raise SessionEndingError in this phase, except for :func:`mark_ending`,
-:func:`remove_holders` and :func:`add_answer`.
+:func:`remove_holders`, :func:`add_answer` and :func:`add_suspect`.
 
 Source: [architecture "Session records, leases and the reaper"].
 """
@@ -100,13 +100,18 @@ def add_answer(record: SessionRecord, answer: Answer) -> SessionRecord:
 
 
 def add_suspect(record: SessionRecord, suspect: SuspectedRequest) -> SessionRecord:
-    """Add a request on which a gateway worked when it was lost.
+    """Add a request on which a gateway worked when it was lost. Each loss counts once.
 
-    From the second time on, the request is refused in each form. The record keeps only the last 16 requests.
+    From the second time on, the request is refused in each form, unless nothing was refused before. The record keeps
+    only the last 16 requests.
     """
     before = next((each for each in record.suspects if each.digest == suspect.digest), None)
     if before is not None:
-        suspect = replace(suspect, losses=before.losses + suspect.losses, refusal=Refusal.REQUEST)
+        if before.last_loss == suspect.last_loss:
+            return record
+        is_refused = {before.refusal, suspect.refusal} != {Refusal.NOTHING}
+        refusal = Refusal.REQUEST if is_refused else Refusal.NOTHING
+        suspect = replace(suspect, losses=before.losses + suspect.losses, refusal=refusal)
     others = tuple(each for each in record.suspects if each is not before)
     return replace(record, suspects=(*others, suspect)[-_MAX_SUSPECTS:])
 

@@ -192,12 +192,14 @@ class SuspectedRequest:
         digest: The digest of the request.
         losses: The number of gateways that were lost while they worked on the request.
         refusal: What gateways refuse.
+        last_loss: The name of the last loss that was counted.
     """
 
     operation_id: str
     digest: str
     losses: int
     refusal: Refusal
+    last_loss: str
 
 
 @dataclass(frozen=True, slots=True)

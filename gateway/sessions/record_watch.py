@@ -96,7 +96,7 @@ class RecordWatch:
                 continuing = frozenset(stored.record.name for stored in records if not is_over(stored))
                 left = {stored.record.name: stored for stored in records if _is_left(stored)}
                 tracked = list(filter(self._has_foreign_changes, records))
-                suspected = [stored for stored in records if stored.record.suspects]
+                suspected = [stored for stored in records if self._has_other_suspects(stored)]
                 return partial(self._take_list, continuing, left, tracked, suspected)
             case record_store.RecordChanged(stored):
                 return self._action_of_change(stored)
@@ -107,7 +107,7 @@ class RecordWatch:
 
     def _action_of_change(self, stored: record_store.StoredRecord) -> Callable[[], object] | None:
         action = self._adoption_after(stored)
-        if not stored.record.suspects:
+        if not self._has_other_suspects(stored):
             return action
 
         def take_suspects_too() -> None:
@@ -116,6 +116,10 @@ class RecordWatch:
                 action()
 
         return take_suspects_too
+
+    def _has_other_suspects(self, stored: record_store.StoredRecord) -> bool:
+        session = self._sessions.find_by_record(stored.record.name)
+        return session is not None and session.suspects != stored.record.suspects
 
     def _adoption_after(self, stored: record_store.StoredRecord) -> Callable[[], object] | None:
         adopter, name = self._adopter, stored.record.name

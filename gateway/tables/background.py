@@ -21,7 +21,7 @@ class BackgroundTasks:
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Start a background task."""
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(noted(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -257,13 +257,17 @@ def suspect_request(record: SessionRecord, suspect: SuspectedRequest) -> Session
     A statement that is refused has no effect, so its unpublished write is undone. If its effect is published, the
     client that reattaches receives the answer. Then only equal requests are refused.
     """
-    if suspect.refusal is not Refusal.NOTHING and suspect.operation_id:
-        found = find_change(record, suspect.operation_id)
-        if found is not None and not found[1].is_published:
-            record = _undo_write(record, *found)
-        elif is_known(record, suspect.operation_id):
-            suspect = replace(suspect, operation_id="")
-    return add_suspect(record, suspect)
+    after = add_suspect(record, suspect)
+    added = next((each for each in after.suspects if each.digest == suspect.digest), None)
+    if after is record or added is None or added.refusal is Refusal.NOTHING or not added.operation_id:
+        return after
+    found = find_change(record, added.operation_id)
+    if found is not None and not found[1].is_published:
+        return _undo_write(after, *found)
+    if not is_known(record, added.operation_id):
+        return after
+    known = replace(added, operation_id="")
+    return replace(after, suspects=tuple(known if each is added else each for each in after.suspects))
 
 
 def _undo_write(record: SessionRecord, table: TemporaryTable | None, change: PendingChange) -> SessionRecord:

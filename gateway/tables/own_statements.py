@@ -62,11 +62,20 @@ from workspace.identifiers import ReplicaId
 from workspace.leases import LeaseObserver
 from workspace.record_changes import find_answer, find_change, is_known
 from workspace.record_store import StoredRecord
-from workspace.records import NO_REPLICA, PendingWrite, SessionRecord, TableState, TemporaryTable
+from workspace.records import (
+    NO_REPLICA,
+    PendingChange,
+    PendingWrite,
+    Refusal,
+    SessionRecord,
+    TableState,
+    TemporaryTable,
+)
 
 _MAX_POLL_SECONDS = 1.0
 _FIRST_RETRY_SECONDS = 1.0
 _MAX_RETRY_SECONDS = 60.0
+_SUSPECTED = "Gateways were lost while they completed it. A drop of the table or the end of the session removes it."
 
 log = structlog.get_logger(__name__)
 
@@ -313,13 +322,15 @@ class OwnStatements:
             client_request.user_context.user_id = session.key.principal
             client_request.request_options.add().reattach_options.reattachable = True
             execution = _execution(session, client_request, ())
+            request = NotedRequest(session.record_name, _digest_of_completion(change), change.operation_id)
+            if any(each.digest == request.digest and each.refusal is Refusal.REQUEST for each in session.suspects):
+                log.warning("statement_not_completed", operation=change.operation_id, reason=_SUSPECTED)
+                continue
             log.info("statement_completion_started", operation=change.operation_id, replica=change.replica)
-            self._operations.start(execution.operation, self._completion(execution))
+            self._operations.start(execution.operation, self._completion(execution, request))
 
-    def _completion(self, execution: Execution) -> Runner:
+    def _completion(self, execution: Execution, request: NotedRequest) -> Runner:
         """Return the function that completes an abandoned statement, and notes that this gateway works on it."""
-        session, operation_id = execution.session, execution.operation.id
-        request = NotedRequest(session.record_name, operation_id, digest_of("completion", operation_id.encode()))
         return lambda: self._work.note(request, self._complete_abandoned(execution))
 
     async def before_clone(self, session: Session) -> SessionRecord:
@@ -479,3 +490,7 @@ async def _as_spark_names(table: TemporaryTable, backend: BackendSession) -> Tem
     if table.name == lower_case or table.state is not TableState.READY:
         return table
     return table if await backend.table_exists(qualify_with_session(table.name)) else replace(table, name=lower_case)
+
+
+def _digest_of_completion(change: PendingChange) -> str:
+    return digest_of("completion", change.operation_id.encode())

@@ -148,7 +148,7 @@ class LeaderElection:
             self._wake.clear()
             if self._stop.is_set():  # checked after clear(), because a stop sets both
                 return
-            wait_seconds = self._candidacy.retry_seconds
+            wait_seconds, begun_seconds = self._candidacy.retry_seconds, time.monotonic()
             try:
                 self._step(is_fit)
                 self._logged_reason = None
@@ -163,7 +163,7 @@ class LeaderElection:
             except Exception:  # noqa: BLE001 - a top loop, in which the election must continue
                 _log.exception("leader_election_failed")
             self._log_leadership(on_change)
-            self._wake.wait(wait_seconds)
+            self._wake.wait(max(0.0, wait_seconds - (time.monotonic() - begun_seconds)))
 
     def _step(self, is_fit: Callable[[], bool]) -> None:
         if not is_fit():

@@ -1,6 +1,7 @@
 """Computations in threads that can be stopped (guarantees: gateway.computations)."""
 
 import asyncio
+import subprocess
 import sys
 import threading
 
@@ -102,3 +103,26 @@ def test_guarantee_3_stop_reaches_no_later_call() -> None:
         sys.setswitchinterval(before)
     assert wrong == []
     assert 0 < stops < 20_000
+
+
+def test_interpreter_works_as_before_after_stops() -> None:
+    """A stop that is withdrawn, for example, would keep the interpreter busy for ever while a profiler runs."""
+    program = """
+import sys, threading
+from gateway.computations import _Computation, _StoppedError
+
+for number in range(2_000):
+    computation = _Computation(lambda: sum(range(50)))
+    stopper = threading.Thread(target=computation.stop)
+    stopper.start()
+    try:
+        computation()
+    except _StoppedError:
+        pass
+    stopper.join()
+_Computation(int)()
+sys.setprofile(lambda *_: None)
+print((lambda: sum(range(3)))())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS, check=True)
+    assert done.stdout == "3\n"

@@ -10,11 +10,12 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql.connect.proto import relations_pb2
 
-from gateway.current_work import CurrentWork, NotedRequest, digest_of, noted, noted_call
+from gateway.current_work import CurrentWork, NotedRequest, Work, digest_of, noted, noted_call
 from workspace.identifiers import RecordName
 
-ONE, OTHER = (NotedRequest(RecordName(40 * each), f"operation-{each}", 32 * each) for each in "ab")
-WITHOUT_OPERATION = NotedRequest(RecordName(40 * "c"), "", 32 * "c")
+ONE, OTHER = (NotedRequest(RecordName(40 * each), 32 * each, f"operation-{each}\nx") for each in "ab")
+NOTHING = Work(None, [])
+WITHOUT_OPERATION = NotedRequest(RecordName(40 * "c"), 32 * "c", "")
 
 
 async def test_request_is_noted_in_its_steps_and_not_while_it_waits() -> None:
@@ -28,10 +29,10 @@ async def test_request_is_noted_in_its_steps_and_not_while_it_waits() -> None:
 
     task = asyncio.create_task(work.note(ONE, process()))
     await asyncio.sleep(0)
-    assert work.read() == []
+    assert work.read() == NOTHING
     assert await task == 7
-    assert work.read() == []
-    assert found == [[ONE], [ONE]]
+    assert work.read() == NOTHING
+    assert found == [Work(ONE, []), Work(ONE, [])]
 
 
 async def test_each_step_belongs_to_its_own_request() -> None:
@@ -44,7 +45,7 @@ async def test_each_step_belongs_to_its_own_request() -> None:
 
     await asyncio.gather(*(work.note(each, process(each)) for each in (ONE, OTHER, WITHOUT_OPERATION)))
     assert len(found) == 9
-    assert all(read == [request] for request, read in found)
+    assert all(read == Work(request, []) for request, read in found)
 
 
 async def test_errors_and_cancellations_reach_the_work() -> None:
@@ -59,7 +60,7 @@ async def test_errors_and_cancellations_reach_the_work() -> None:
         try:
             await asyncio.sleep(100)
         except asyncio.CancelledError:
-            seen.extend(each.operation_id for each in work.read())
+            seen.extend(each.operation_id for each in [work.read().in_loop] if each)
             raise
 
     with pytest.raises(ValueError, match="x"):
@@ -70,7 +71,7 @@ async def test_errors_and_cancellations_reach_the_work() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert seen == [OTHER.operation_id]
-    assert work.read() == []
+    assert work.read() == NOTHING
 
 
 async def test_tasks_and_threads_of_a_request_are_noted() -> None:
@@ -90,18 +91,18 @@ async def test_tasks_and_threads_of_a_request_are_noted() -> None:
 
     task = asyncio.create_task(work.note(ONE, process()))
     await asyncio.to_thread(in_thread.wait, 60)
-    assert found == [[ONE]]
-    assert work.read() == [ONE], "the thread works, while the event loop waits"
+    assert found == [Work(ONE, [])]
+    assert work.read() == Work(None, [ONE]), "the thread works, while the event loop waits"
     go_on.set()
     await task
-    assert work.read() == []
+    assert work.read() == NOTHING
 
 
 async def test_work_without_a_request_is_not_noted() -> None:
     work = CurrentWork()
 
     async def process() -> bool:
-        return noted_call(lambda: work.read() == [])()
+        return noted_call(lambda: work.read() == NOTHING)()
 
     assert await noted(process())
 
@@ -113,21 +114,21 @@ async def test_note_that_was_replaced_is_not_read() -> None:  # 3
         calls.append(noted_call(work.read))
 
     await work.note(ONE, process())
-    assert calls.pop()() == [ONE], "the call outlived the request, and no other request has taken its place"
+    assert calls.pop()() == Work(None, [ONE]), "the call outlived the request, and no other request has taken its place"
     for _ in range(10_000):
         await work.note(OTHER, asyncio.sleep(0))
     await work.note(ONE, process())
     late = calls.pop()
     for _ in range(10_000):
         await work.note(OTHER, asyncio.sleep(0))
-    assert late() == []
+    assert late() == NOTHING
 
 
 async def test_more_requests_than_places_are_processed() -> None:
     work, waiting = CurrentWork(), asyncio.Event()
     tasks = [asyncio.create_task(work.note(ONE, waiting.wait())) for _ in range(9_000)]
     await asyncio.sleep(0)
-    assert work.read() == []
+    assert work.read() == NOTHING
     waiting.set()
     assert all(await asyncio.gather(*tasks))
 
@@ -139,9 +140,9 @@ def test_watcher_reads_what_a_killed_process_did() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     _run_in_fork(lambda: asyncio.run(work.note(ONE, hang())))
-    assert work.read() == [ONE]
+    assert work.read() == Work(ONE, [])
     work.clear()
-    assert work.read() == []
+    assert work.read() == NOTHING
 
 
 def test_process_that_is_killed_while_it_writes_leaves_no_wrong_note() -> None:  # 2
@@ -155,25 +156,28 @@ def test_process_that_is_killed_while_it_writes_leaves_no_wrong_note() -> None: 
 
     for number in range(30):
         _run_in_fork(lambda: asyncio.run(note_for_ever()), kill_after_seconds=0.02 + number * 0.001)
-        wrong += [each for each in work.read() if each not in (ONE, OTHER)]
+        wrong += [each for each in [work.read().in_loop] if each not in (None, ONE, OTHER)]
         work.clear()
     assert wrong == []
 
 
-@pytest.mark.parametrize("text", ["select 1", "select 'ä'", "x" * 1_000_000])
-def test_digest_is_equal_for_equal_texts_only(text: str) -> None:
-    def digest(query: str, plan_id: int, method: str = "ExecutePlan") -> str:
+@pytest.mark.parametrize("text", ["select 1", "select 'ä'", "x" * 10_000])
+def test_digest_is_equal_for_equal_plans_only(text: str) -> None:
+    def digest(query: str, plan_id: int, limit: int = 7, method: str = "ExecutePlan") -> str:
         plan = relations_pb2.Relation()
-        plan.sql.query, plan.common.plan_id = query, plan_id
+        plan.common.plan_id, plan.limit.limit = plan_id, limit
+        plan.limit.input.common.plan_id, plan.limit.input.sql.query = plan_id + 1, query
         return digest_of(method, memoryview(plan.SerializeToString()))
 
     same = digest(text, 1)
-    assert {digest(text, plan_id) for plan_id in (2, 65, 127, 128, 16_384, 2**40)} == {same}
-    assert same not in {digest(f"-{text}", 1), digest(text.upper(), 1), digest(text, 1, "AnalyzePlan")}
-
-
-def test_digest_of_a_request_without_text_is_its_own() -> None:
-    assert digest_of("ExecutePlan", b"\x01\x02") != digest_of("ExecutePlan", b"\x01\x03")
+    assert {digest(text, plan_id) for plan_id in (2, 16, 65, 126)} == {same}
+    assert len({digest(text, plan_id) for plan_id in (128, 3000, 16_000)}) == 1
+    assert same not in {
+        digest(f"-{text}", 1),
+        digest(text.upper(), 1),
+        digest(text, 1, 8),
+        digest(text, 1, 7, "Config"),
+    }
 
 
 def _run_in_fork(run: Callable[[], object], kill_after_seconds: float | None = None) -> None:

@@ -198,9 +198,9 @@ def test_invalid_bytes_are_refused(data):
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "ReleaseSession"])
 def test_client_continues_a_session_whose_id_it_has_observed(method):
     message = METHODS[method](session_id=SESSION)
-    assert not read_request(message.SerializeToString(), method).continues_session()
+    assert not read_request(message.SerializeToString(), method).continues_session
     message.client_observed_server_side_session_id = SESSION
-    assert read_request(message.SerializeToString(), method).continues_session()
+    assert read_request(message.SerializeToString(), method).continues_session
 
 
 @pytest.mark.parametrize("identity", [None, ANN])

@@ -4,26 +4,28 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.current_work import NotedRequest
+from gateway.current_work import NotedRequest, Work
 from gateway.errors import GatewayError
 from gateway.sessions.suspects import check_request
 from gateway.suspicions import Loss, suspect
 from tests.records import a_record
 from workspace.identifiers import RecordName
 from workspace.record_changes import add_suspect
-from workspace.records import SuspectedRequest
+from workspace.records import Refusal, SuspectedRequest
 
 RECORD = RecordName(40 * "a")
-CULPRIT, BYSTANDER = NotedRequest(RECORD, "one", "1"), NotedRequest(RECORD, "two", "2")
-ANALYSIS = NotedRequest(RECORD, "", "3")
+CULPRIT, BYSTANDER = NotedRequest(RECORD, "1", "one"), NotedRequest(RECORD, "2", "two")
+ANALYSIS = NotedRequest(RECORD, "3", "")
 
 
 def suspects_after(*losses: tuple[Loss, Sequence[NotedRequest]]) -> Sequence[SuspectedRequest]:
+    """Return the suspects after losses, in which the first request was in the event loop and the others in threads."""
     record = a_record()
-    for loss, requests in losses:
-        for suspicion in suspect(requests, loss):
+    for number, (loss, (first, *others)) in enumerate(losses):
+        for suspicion in suspect(Work(first, others), loss, str(number)):
             assert suspicion.record == RECORD
             record = add_suspect(record, suspicion.request)
+            assert add_suspect(record, suspicion.request) is record, "each loss counts once"
     return record.suspects
 
 
@@ -44,15 +46,15 @@ def test_only_request_of_a_lost_gateway_is_refused_in_each_form(loss: Loss) -> N
     found = suspects_after((loss, [CULPRIT]))
     assert refused(found, CULPRIT)
     assert "in a new session" in refused(found, CULPRIT, operation_id="a new statement")
-    assert refused(found, NotedRequest(RECORD, "one", "a reattachment"), "ReattachExecute")
+    assert refused(found, NotedRequest(RECORD, "a reattachment", "one"), "ReattachExecute")
     assert not refused(found, BYSTANDER)
-    assert not refused(found, NotedRequest(RECORD, "one", "a release"), "ReleaseExecute")
+    assert not refused(found, NotedRequest(RECORD, "a release", "one"), "ReleaseExecute")
 
 
 def test_request_without_an_operation_is_refused_by_its_content() -> None:
     found = suspects_after((Loss.STUCK, [ANALYSIS]))
     assert refused(found, ANALYSIS, "AnalyzePlan")
-    assert not refused(found, NotedRequest(RECORD, "", "4"), "AnalyzePlan")
+    assert not refused(found, NotedRequest(RECORD, "4", ""), "AnalyzePlan")
     assert not refused(found, BYSTANDER)
 
 
@@ -70,9 +72,15 @@ def test_request_that_ends_a_second_gateway_is_refused_in_each_form() -> None:
     assert not refused(found, BYSTANDER, operation_id="a new statement")
 
 
-def test_gateway_that_was_killed_from_outside_accuses_no_request_at_first() -> None:
+def test_gateway_that_was_killed_from_outside_accuses_no_request() -> None:
     assert not refused(suspects_after((Loss.KILLED, [CULPRIT])), CULPRIT)
-    assert refused(suspects_after((Loss.KILLED, [CULPRIT]), (Loss.KILLED, [CULPRIT, BYSTANDER])), CULPRIT)
+    assert not refused(suspects_after((Loss.KILLED, [CULPRIT]), (Loss.KILLED, [CULPRIT, BYSTANDER])), CULPRIT)
+    assert refused(suspects_after((Loss.KILLED, [CULPRIT]), (Loss.STUCK, [CULPRIT, BYSTANDER])), CULPRIT)
+
+
+def test_request_in_a_thread_may_only_have_waited_while_the_event_loop_did_not_respond() -> None:
+    (stuck,), (crashed,) = (suspect(Work(None, [CULPRIT]), loss, "1") for loss in (Loss.STUCK, Loss.CRASHED))
+    assert (stuck.request.refusal, crashed.request.refusal) == (Refusal.OPERATION, Refusal.REQUEST)
 
 
 def test_record_keeps_a_limited_number_of_suspects() -> None:

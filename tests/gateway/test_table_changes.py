@@ -188,14 +188,14 @@ def test_unpublished_write_of_a_refused_statement_is_undone(kind):
         begun = a_record(tables=(replace(TABLE, state=TableState.CREATING, parts=(), writes=(own,)),))
     else:
         begun = begin_write(begin_write(a_record(tables=(TABLE,)), TABLE, own), TABLE, other)
-    after = suspect_request(begun, SuspectedRequest(own.operation_id, "digest", 1, Refusal.OPERATION))
+    after = suspect_request(begun, SuspectedRequest(own.operation_id, "digest", 1, Refusal.OPERATION, "loss"))
     assert after.tables == undo(begun, begun.tables[0], own).tables
-    assert after.suspects == (SuspectedRequest(own.operation_id, "digest", 1, Refusal.OPERATION),)
+    assert after.suspects == (SuspectedRequest(own.operation_id, "digest", 1, Refusal.OPERATION, "loss"),)
 
 
 def test_unpublished_write_of_a_permanent_table_is_undone():
     begun = a_record(writes=(write(1, WriteKind.CREATION), write(2, WriteKind.CREATION)))
-    after = suspect_request(begun, SuspectedRequest("operation 1", "digest", 1, Refusal.REQUEST))
+    after = suspect_request(begun, SuspectedRequest("operation 1", "digest", 1, Refusal.REQUEST, "loss"))
     assert after.writes == (write(2, WriteKind.CREATION),)
 
 
@@ -205,12 +205,12 @@ def test_client_of_a_statement_that_has_taken_effect_receives_its_answer():
     answered = add_answer(complete(published, TABLE, own), Answer(own.operation_id, ()))
     dropping = begin_drop(a_record(tables=(TABLE,)), TABLE, PendingDrop(own.operation_id, A))
     for record in (published, answered, dropping):
-        after = suspect_request(record, SuspectedRequest(own.operation_id, "digest", 1, Refusal.REQUEST))
+        after = suspect_request(record, SuspectedRequest(own.operation_id, "digest", 1, Refusal.REQUEST, "loss"))
         assert after.tables == record.tables
-        assert after.suspects == (SuspectedRequest("", "digest", 1, Refusal.REQUEST),)
+        assert after.suspects == (SuspectedRequest("", "digest", 1, Refusal.REQUEST, "loss"),)
 
 
 def test_statement_that_is_not_refused_is_completed():
     begun = begin_write(a_record(tables=(TABLE,)), TABLE, write(1, WriteKind.INSERTION))
-    after = suspect_request(begun, SuspectedRequest("operation 1", "digest", 1, Refusal.NOTHING))
+    after = suspect_request(begun, SuspectedRequest("operation 1", "digest", 1, Refusal.NOTHING, "loss"))
     assert after.tables == begun.tables

@@ -24,7 +24,7 @@ TEXT = st.text(max_size=20)
 UUIDS = st.uuids().map(str)
 DROPS = st.builds(PendingDrop, TEXT, TEXT.map(ReplicaId), TEXT)
 TABLES = st.builds(TemporaryTable, TEXT, UUIDS, st.sampled_from(TableState), TEXT, drop=st.none() | DROPS)
-SUSPECTS = st.builds(SuspectedRequest, TEXT, TEXT, st.integers(0, 2**40), st.sampled_from(Refusal))
+SUSPECTS = st.builds(SuspectedRequest, TEXT, TEXT, st.integers(0, 2**40), st.sampled_from(Refusal), TEXT)
 RECORDS = st.builds(
     SessionRecord,
     UUIDS.map(SessionUuid),
@@ -85,6 +85,12 @@ def test_guarantee_3_a_drop_is_stored_as_a_published_write() -> None:
 
 def test_guarantee_4_suspects_are_stored_if_there_are_any() -> None:
     assert "suspects" not in json.loads(encode_record(a_record()))["record"]
-    suspected = a_record(suspects=(SuspectedRequest("operation", "digest", 1, Refusal.REQUEST),))
+    suspected = a_record(suspects=(SuspectedRequest("operation", "digest", 1, Refusal.REQUEST, "loss"),))
     (stored,) = json.loads(encode_record(suspected))["record"]["suspects"]
-    assert stored == {"operation_id": "operation", "digest": "digest", "losses": 1, "refusal": "Request"}
+    assert stored == {
+        "operation_id": "operation",
+        "digest": "digest",
+        "losses": 1,
+        "refusal": "Request",
+        "last_loss": "loss",
+    }

@@ -34,7 +34,7 @@ def test_created_record_reads_back_unchanged(open_records: Opener) -> None:
         "Größe; 'x'\n", TableUuid("00000000-0000-4000-8000-000000000001"), TableState.READY, "parquet"
     )
     record = a_record(principal=Principal("ada\0\u2028"), holders=frozenset({ReplicaId("a")}), tables=(table,))
-    suspect = SuspectedRequest("operation", "digest", 2, Refusal.OPERATION)
+    suspect = SuspectedRequest("operation", "digest", 2, Refusal.OPERATION, "loss")
     record = replace(record, suspects=(suspect,))
     created = open_records().create(record)
     assert created.record == record

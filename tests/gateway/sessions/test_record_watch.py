@@ -170,7 +170,7 @@ async def test_changed_record_does_not_end_the_session(replica: Replica) -> None
 async def test_suspects_that_another_replica_records_are_known(replica: Replica) -> None:
     session = await open_session(replica)
     await let_the_watch_catch_up(replica)
-    suspect = SuspectedRequest("operation", "digest", 1, Refusal.REQUEST)
+    suspect = SuspectedRequest("operation", "digest", 1, Refusal.REQUEST, "loss")
     update_record(replica.records, session.record_name, lambda record: add_suspect(record, suspect))
     await let_the_watch_catch_up(replica)
     assert session.suspects == (suspect,)

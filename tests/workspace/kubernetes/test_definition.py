@@ -82,7 +82,7 @@ def valid(instance: str) -> dict[str, Any]:
     """Return an object with every field, which the API server accepts."""
     write = PendingWrite(TABLE, "operation", ReplicaId("a"))
     table = TemporaryTable("t", TABLE, TableState.READY, "parquet", parts=(TABLE,), writes=(write,))
-    suspect = SuspectedRequest("operation", "digest", 1, Refusal.REQUEST)
+    suspect = SuspectedRequest("operation", "digest", 1, Refusal.REQUEST, "loss")
     record = a_record(holders=frozenset({ReplicaId("a")}), tables=(table,), writes=(write,), suspects=(suspect,))
     return deepcopy(dict(new_object(record, instance, "0123456789abcdef")))
 

@@ -36,6 +36,7 @@ from workspace.watch_loop import run_watch_loop
 
 _WORKERS = 4
 _RETRY_SECONDS = 5.0
+_OPENING_SECONDS = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -119,7 +120,9 @@ class RecordWatch:
 
     def _has_other_suspects(self, stored: record_store.StoredRecord) -> bool:
         session = self._sessions.find_by_record(stored.record.name)
-        return session is not None and session.suspects != stored.record.suspects
+        if session is None:
+            return bool(stored.record.suspects) and self._sessions.replica in stored.record.holders
+        return session.suspects != stored.record.suspects
 
     def _adoption_after(self, stored: record_store.StoredRecord) -> Callable[[], object] | None:
         adopter, name = self._adopter, stored.record.name
@@ -153,8 +156,11 @@ class RecordWatch:
             self._adopter.replace_left(left)
             self._adopter.replace_tracked(tracked)
 
-    def _take_suspects(self, stored: record_store.StoredRecord) -> None:
+    def _take_suspects(self, stored: record_store.StoredRecord, *, is_opening: bool = True) -> None:
         session = self._sessions.find_by_record(stored.record.name)
+        if session is None and is_opening:  # this replica has joined the session, and is about to serve it
+            again = partial(self._take_suspects, stored, is_opening=False)
+            asyncio.get_running_loop().call_later(_OPENING_SECONDS, again)
         if session is not None and session.uuid == stored.record.session_uuid:
             session.suspects = stored.record.suspects
 

@@ -176,6 +176,20 @@ async def test_suspects_that_another_replica_records_are_known(replica: Replica)
     assert session.suspects == (suspect,)
 
 
+async def test_suspects_of_a_session_that_is_being_opened_are_known(replica: Replica) -> None:
+    served = await open_session(replica)
+    suspect = SuspectedRequest("operation", "digest", 1, Refusal.REQUEST, "loss")
+    record = a_record(holders=frozenset({ReplicaId("r1")}), backend=served.backend.address, suspects=(suspect,))
+    replica.records.create(record)
+    await let_the_watch_catch_up(replica)
+    key = SessionKey(record.principal, record.client_session_id)
+    session = replica.sessions._serve(Session(key, record.session_uuid, served.backend, 1))
+    deadline = asyncio.get_running_loop().time() + DEADLINE_SECONDS
+    while session.suspects != (suspect,):
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.05)
+
+
 async def create_left_session(replica: Replica) -> SessionRecord:
     """Create the record of a session that its replica has left."""
     backend = (await open_session(replica)).backend

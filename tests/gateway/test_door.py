@@ -13,6 +13,7 @@ from gateway.admission.limits import AdmissionLimits
 from gateway.audit import Audit
 from gateway.authentication.identity import Identity
 from gateway.backends import SERVICE, Backend
+from gateway.current_work import CurrentWork
 from gateway.drain import Drain
 from gateway.error_status import error_info
 from gateway.errors import GatewayError, unauthenticated
@@ -58,6 +59,7 @@ async def door():
         pools=RequestPools(),
         plannings=None,
         drain=Drain(),
+        work=CurrentWork(),
     )
     server = aio.server()
     server.add_generic_rpc_handlers((service,))

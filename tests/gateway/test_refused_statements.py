@@ -17,6 +17,7 @@ from gateway.admission.limits import AdmissionLimits
 from gateway.audit import Audit
 from gateway.authentication.identity import Identity
 from gateway.backends import SERVICE
+from gateway.current_work import CurrentWork
 from gateway.drain import Drain
 from gateway.errors import GatewayError, limit_exceeded
 from gateway.request_pools import RequestPools
@@ -44,7 +45,11 @@ class Sessions:
         self._error = error
 
     def find(self, _: object) -> Any:
-        return None if self._error else SimpleNamespace(backend=None, track_request=nullcontext)
+        return (
+            None
+            if self._error
+            else SimpleNamespace(backend=None, track_request=nullcontext, suspects=(), record_name="record")
+        )
 
     async def open(self, _: object) -> None:
         if self._error is not None:
@@ -66,6 +71,7 @@ async def serve(audit: Audit, limits: AdmissionLimits, error: GatewayError | Non
         pools=RequestPools(),
         plannings=unused,
         drain=Drain(),
+        work=CurrentWork(),
     )
     server = aio.server()
     server.add_generic_rpc_handlers((service,))

@@ -18,7 +18,9 @@ from workspace.records import (
     PendingDrop,
     PendingWrite,
     Phase,
+    Refusal,
     SessionRecord,
+    SuspectedRequest,
     TableState,
     TemporaryTable,
     WriteKind,
@@ -69,6 +71,17 @@ VALUES = st.booleans() | st.integers(-(2**63), 2**63 - 1) | TEXT
 ANSWERS = st.lists(
     st.builds(Answer, operation_id=TEXT, values=st.lists(st.tuples(TEXT, VALUES), max_size=2).map(tuple)), max_size=2
 ).map(tuple)
+SUSPECTS = st.lists(
+    st.builds(
+        SuspectedRequest,
+        operation_id=TEXT,
+        digest=TEXT,
+        losses=COUNTS,
+        refusal=st.sampled_from(Refusal),
+        last_loss=TEXT,
+    ),
+    max_size=2,
+).map(tuple)
 RECORDS = st.builds(
     SessionRecord,
     session_uuid=st.uuids().map(str).map(SessionUuid),
@@ -81,6 +94,7 @@ RECORDS = st.builds(
     tables=TABLES,
     answers=ANSWERS,
     writes=WRITES,
+    suspects=SUSPECTS,
 )
 
 
@@ -165,5 +179,12 @@ def test_guarantee_3_object_of_another_session_or_lodge_is_refused() -> None:
 
 def test_builder_sets_every_part_of_a_record() -> None:
     """A new part of a record must be added to the strategies above and to the definition."""
-    tried = {SessionRecord: 10, TemporaryTable: 12, PendingWrite: 11, PendingDrop: 3, Answer: 2}
+    tried = {
+        SessionRecord: 11,
+        TemporaryTable: 12,
+        PendingWrite: 11,
+        PendingDrop: 3,
+        Answer: 2,
+        SuspectedRequest: 5,
+    }
     assert {kind: len(fields(kind)) for kind in tried if is_dataclass(kind)} == tried

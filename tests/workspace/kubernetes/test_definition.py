@@ -124,9 +124,10 @@ def test_definition_describes_and_requires_every_part_of_a_record() -> None:
     spec = yaml.safe_load(DEFINITION.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"][
         "spec"
     ]
-    tables = spec["properties"]["tables"]["items"]
-    for part in (spec, tables, spec["properties"]["writes"]["items"], spec["properties"]["answers"]["items"]):
+    lists = [spec["properties"][name]["items"] for name in ("tables", "writes", "answers", "suspects")]
+    for part in lists:
         assert sorted(part["required"]) == sorted(part["properties"])
+    assert sorted([*spec["required"], "suspects"]) == sorted(spec["properties"])
 
 
 def test_reference_describes_every_field() -> None:
@@ -136,7 +137,7 @@ def test_reference_describes_every_field() -> None:
     assert re.findall(r"^\| `(\w+)` \|", reference.split("## spec")[1].split("## status")[0], re.MULTILINE) == list(
         spec
     )
-    for part in ("tables", "writes", "summary"):
+    for part in ("tables", "writes", "suspects", "summary"):
         for key in spec[part].get("items", spec[part])["properties"]:
             assert f"`{key}`" in reference
     for column in version["additionalPrinterColumns"]:

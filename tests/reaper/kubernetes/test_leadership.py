@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 
+from reaper.kubernetes import leader_election
 from reaper.kubernetes.leader_election import LeaderElection
 from tests.fixture_types import WaitUntil
 from workspace.identifiers import SessionUuid
@@ -50,6 +51,28 @@ def test_stop_just_before_the_lease_is_read_does_not_wait(late_event: Any) -> No
             assert late_event.is_about_to_be_cleared.wait(60)
             stopped_seconds = time.monotonic()
         assert time.monotonic() - stopped_seconds < 100, "it waits for the next attempt"
+
+
+def test_slow_request_does_not_delay_the_next_renewal() -> None:
+    """Otherwise, one slow request would look like an API server that refuses writes."""
+    election, now, waits = LeaderElection(mock.Mock(), duration_seconds=60.0), 100.0, list[float]()
+
+    def step(_: object) -> None:
+        nonlocal now
+        now += 4.0 if not waits else 14.0
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            election._stop.set()
+
+    with (
+        mock.patch.object(election, "_step", step),
+        mock.patch.object(election._wake, "wait", wait),
+        mock.patch.object(leader_election, "time", mock.Mock(monotonic=lambda: now)),
+    ):
+        election._run(lambda: True, lambda: None)
+    assert waits == [6.0, 0.0], "a renewal every ten seconds"
 
 
 @pytest.mark.slow

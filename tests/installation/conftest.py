@@ -15,6 +15,7 @@ from tests.installation.installation import NAME, Installation
 from tests.installation.older_version import OlderVersion, build_older_version
 from tests.installation.own_spark import CLAIM, NODE_LOSS, OWN_SPARK, start_spark
 
+DEFINITION = "connectsessions.sparklodge.io"
 TEST_SECONDS = 900
 """How long a test may take, with an installation and the images that it may need first."""
 
@@ -69,7 +70,11 @@ def installation(
     start_spark(installation, node=real_cluster.machines[-1].name)
     if older_version is not None:
         values = with_values(OWN_SPARK, older_version.values)
-        installation.helm("install", NAME, older_version.chart, "--wait", values=values)
+        found = installation.kubectl(
+            "get", "customresourcedefinitions", DEFINITION, "--ignore-not-found", "--output=name"
+        )
+        options = ["--skip-crds"] if found else []  # of another test, and newer, so Helm may not replace it
+        installation.helm("install", NAME, older_version.chart, "--wait", *options, values=values)
         installation.wait_until_ready()
     installation.upgrade(OWN_SPARK, NODE_LOSS)
     yield installation

@@ -149,6 +149,6 @@ def _too_complex(processor_seconds: float) -> GatewayError:
     return GatewayError(
         "LODGE_REQUEST_TOO_COMPLEX",
         "54001",
-        f"To read this request takes more than {processor_seconds:g} s of processor time. Split the statement, or "
+        f"Reading this request takes more than {processor_seconds:g} s of processor time. Split the statement, or "
         "store long lists of values in a temporary table.",
     )

@@ -77,8 +77,8 @@ class Work(NamedTuple):
 def digest_of(method: str, content: bytes | memoryview) -> str:
     """Return the digest of a request.
 
-    Of a long request, only the beginning counts. Clients number the relations of each plan anew, so these numbers do
-    not count. If their length changes, or if a client compresses the plan, equal requests have different digests.
+    Only the beginning of a long request counts. Clients number the relations of each plan anew, so these numbers do not
+    count. If their length changes, or if a client compresses the plan, equal requests have different digests.
 
     Args:
         method: The name of the method.

@@ -225,8 +225,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         digest = digest_of(request.method, request.data if request.plan is None else request.plan)
         if session.suspects:
             check_request(session.suspects, request.method, request.operation_id, digest)
-        noted = NotedRequest(session.record_name, digest, request.operation_id)
-        return await self._work.note(noted, handler(call))
+        return await self._work.note(NotedRequest(session.record_name, digest, request.operation_id), handler(call))
 
     async def _identify(self, context: Context) -> Identity | None:
         """Return the identity of the caller. Callers whose logins fail too often wait for the answer."""
@@ -310,11 +309,11 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         await forward_stream(call.backend, call.method, RequestStream(call.request, call.context), call.context)
 
     async def _add_artifacts(self, call: "_Call") -> bytes:
-        def check(data: bytes) -> Awaitable[None]:
-            return noted(self._paths.check_artifacts(data))
+        def check_following(data: bytes) -> Awaitable[None]:
+            return noted(self._paths.check_artifacts(data))  # gRPC reads the stream in a task of its own
 
-        await check(call.request.data)
-        requests = RequestStream(call.request, call.context, check)
+        await self._paths.check_artifacts(call.request.data)
+        requests = RequestStream(call.request, call.context, check_following)
         return await forward_upload(call.backend, call.method, requests, call.context)
 
     async def _config(self, call: "_Call") -> bytes:

@@ -2,16 +2,17 @@
 
 A client whose gateway is lost sends its request again, or reattaches to its statement. If the request itself is the
 cause, it would end one gateway after the other. The watcher knows on which requests a gateway worked when it was lost
-(:mod:`gateway.current_work`). The next gateway writes them to the session records before other gateways can adopt the
-sessions. :mod:`gateway.sessions.suspects` then refuses them.
+(:mod:`gateway.current_work`). The next gateway writes them to the session records before it accepts connections.
+:mod:`gateway.sessions.suspects` then refuses them.
 
 ======================================  =============================================================================
 The gateway                             What is refused
 ======================================  =============================================================================
-did not respond, while its event loop   This request, in each form: also if the client sends it as a new statement.
-worked on it; or crashed
-did not respond or crashed, while it    Their operations, which clients send again by themselves. A user can run the
-worked on others too, or in threads     statements again.
+did not respond while only its event    This request, in each form: also if the client sends it as a new statement.
+loop worked on a request
+crashed while it worked on one request  The same
+did not respond or crashed otherwise    Their operations, which clients send again by themselves. A user can run the
+                                        statements again.
 was killed from outside                 Nothing. Most of these requests are innocent.
 ======================================  =============================================================================
 

@@ -211,13 +211,11 @@ class Watcher:
         """Find out on which requests a gateway worked that was lost. The next gateway writes them to the records."""
         if self._signs.identity != self._before:  # it was ready, so it has written those of the gateway before it
             self._suspicions = ()
+        loss = Loss.CRASHED if -status in _FAULTS else Loss.KILLED
         if pid == self._killed and not self._was_stopped:
             loss = Loss.STUCK
-        else:
-            loss = Loss.CRASHED if -status in _FAULTS else Loss.KILLED
-        self._suspicions = (*self._suspicions, *suspect(self._work.read(), loss, secrets.token_hex(8)))[
-            -_MOST_SUSPICIONS:
-        ]
+        found = suspect(self._work.read(), loss, secrets.token_hex(8))
+        self._suspicions = (*self._suspicions, *found)[-_MOST_SUSPICIONS:]
         self._work.clear()
 
     def _has_been_ready(self) -> bool:

@@ -107,7 +107,7 @@ class RecordWatch:
                 return partial(self._take_interruption, reason)
 
     def _action_of_change(self, stored: record_store.StoredRecord) -> Callable[[], object] | None:
-        action = self._adoption_after(stored)
+        action = self._end_or_adoption(stored)
         if not self._has_other_suspects(stored):
             return action
 
@@ -124,7 +124,7 @@ class RecordWatch:
             return bool(stored.record.suspects) and self._sessions.replica in stored.record.holders
         return session.suspects != stored.record.suspects
 
-    def _adoption_after(self, stored: record_store.StoredRecord) -> Callable[[], object] | None:
+    def _end_or_adoption(self, stored: record_store.StoredRecord) -> Callable[[], object] | None:
         adopter, name = self._adopter, stored.record.name
         if is_over(stored):
             return partial(self._take_end, name)

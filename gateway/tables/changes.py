@@ -263,17 +263,17 @@ def suspect_request(record: SessionRecord, suspect: SuspectedRequest) -> Session
         return after
     found = find_change(record, added.operation_id)
     if found is not None and not found[1].is_published:
-        return _undo_write(after, *found)
+        table, change = found
+        return remove_write(after, change) if table is None else undo(after, table, change)
     if not is_known(record, added.operation_id):
         return after
     known = replace(added, operation_id="")
     return replace(after, suspects=tuple(known if each is added else each for each in after.suspects))
 
 
-def _undo_write(record: SessionRecord, table: TemporaryTable | None, change: PendingChange) -> SessionRecord:
-    if table is not None:
-        return undo(record, table, change)
-    return replace(record, writes=tuple(each for each in record.writes if each != change))
+def remove_write(record: SessionRecord, write: PendingChange) -> SessionRecord:
+    """Return the session record without the write of a permanent table."""
+    return replace(record, writes=tuple(each for each in record.writes if each != write))
 
 
 def pending_change(table: TemporaryTable, change: PendingChange) -> PendingChange | None:

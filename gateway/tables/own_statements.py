@@ -38,6 +38,7 @@ from gateway.session_settings import SessionSettings
 from gateway.sessions.adoption import find_abandoned
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
+from gateway.sessions.suspects import check_request
 from gateway.sql.name_syntax import qualify_with_session
 from gateway.sql.statement_error import StatementError
 from gateway.sql.statements import CreateView
@@ -62,20 +63,13 @@ from workspace.identifiers import ReplicaId
 from workspace.leases import LeaseObserver
 from workspace.record_changes import find_answer, find_change, is_known
 from workspace.record_store import StoredRecord
-from workspace.records import (
-    NO_REPLICA,
-    PendingChange,
-    PendingWrite,
-    Refusal,
-    SessionRecord,
-    TableState,
-    TemporaryTable,
-)
+from workspace.records import NO_REPLICA, PendingWrite, SessionRecord, TableState, TemporaryTable
 
 _MAX_POLL_SECONDS = 1.0
 _FIRST_RETRY_SECONDS = 1.0
 _MAX_RETRY_SECONDS = 60.0
-_SUSPECTED = "Gateways were lost while they completed it. A drop of the table or the end of the session removes it."
+_COMPLETION = "completion"
+_SUSPECTED = "A gateway was lost while it completed the statement. The end of the session removes it."
 
 log = structlog.get_logger(__name__)
 
@@ -322,10 +316,13 @@ class OwnStatements:
             client_request.user_context.user_id = session.key.principal
             client_request.request_options.add().reattach_options.reattachable = True
             execution = _execution(session, client_request, ())
-            request = NotedRequest(session.record_name, _digest_of_completion(change), change.operation_id)
-            if any(each.digest == request.digest and each.refusal is Refusal.REQUEST for each in session.suspects):
+            digest = digest_of(_COMPLETION, change.operation_id.encode())
+            try:
+                check_request(session.suspects, _COMPLETION, change.operation_id, digest)
+            except GatewayError:
                 log.warning("statement_not_completed", operation=change.operation_id, reason=_SUSPECTED)
                 continue
+            request = NotedRequest(session.record_name, digest, change.operation_id)
             log.info("statement_completion_started", operation=change.operation_id, replica=change.replica)
             self._operations.start(execution.operation, self._completion(execution, request))
 
@@ -490,7 +487,3 @@ async def _as_spark_names(table: TemporaryTable, backend: BackendSession) -> Tem
     if table.name == lower_case or table.state is not TableState.READY:
         return table
     return table if await backend.table_exists(qualify_with_session(table.name)) else replace(table, name=lower_case)
-
-
-def _digest_of_completion(change: PendingChange) -> str:
-    return digest_of("completion", change.operation_id.encode())

@@ -32,7 +32,7 @@ from gateway.storage import Storage
 from gateway.stored_tables.table_descriptions import TableDescription, list_permanent_tables
 from gateway.tables.answers import created, not_created, table_dropped
 from gateway.tables.background import run_to_completion
-from gateway.tables.changes import begin_once
+from gateway.tables.changes import begin_once, remove_write
 from gateway.tables.errors import AlreadyExistsError, statement_lost
 from gateway.tables.execution import StatementExecutor, new_directory
 from gateway.tables.new_tables import NewTable
@@ -161,7 +161,7 @@ class PermanentTables:
         values = created(rows)
         answer = Answer(execution.operation.id, tuple(values.items()))
         try:
-            await self._records.change(session, lambda record: add_answer(_remove_write(record, write), answer))
+            await self._records.change(session, lambda record: add_answer(remove_write(record, write), answer))
         except GatewayError as error:  # the table exists; the reaper removes the write from the record
             log.warning("table_answer_not_kept", table=new.name, reason=str(error))
         log.info("table_created", table=new.name, workspace=workspace.name, rows=rows)
@@ -169,7 +169,7 @@ class PermanentTables:
 
     async def _undo(self, session: Session, write: PendingWrite) -> None:
         try:
-            await self._records.change(session, lambda record: _remove_write(record, write))
+            await self._records.change(session, lambda record: remove_write(record, write))
         except GatewayError as error:
             log.warning("statement_undo_left", reason=str(error))
             return
@@ -250,7 +250,3 @@ def _require_pending(record: SessionRecord, write: PendingWrite) -> SessionRecor
     if write not in record.writes:
         raise statement_lost()
     return record
-
-
-def _remove_write(record: SessionRecord, write: PendingWrite) -> SessionRecord:
-    return replace(record, writes=tuple(each for each in record.writes if each != write))

@@ -82,7 +82,7 @@ class Candidacy:
         Args:
             now_seconds: The current monotonic time.
         """
-        if self._seen is None:  # the candidate has just started: its first call begins the time
+        if self._seen is None:  # the lease was never read: the first call begins the measurement
             self._changed_seconds = min(self._changed_seconds, now_seconds)
         pause_seconds = max(self._longest_pause_seconds, now_seconds - self._changed_seconds)
         self._longest_pause_seconds = 0.0

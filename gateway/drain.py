@@ -16,7 +16,7 @@ Guarantees:
 2. A statement about a temporary table is not undone. While the backend writes rows, the statement is handed over at
    once: the operation at the backend continues, and another gateway completes the statement. All other steps are short,
    and finish here. If they do not, because the storage does not respond, the statement is handed over at the end of the
-   drain.
+   drain. It is also handed over if the lease of this gateway has lapsed, as it does while the gateway is frozen.
 3. Only this gateway can create a permanent table that it has begun to create. The statement can finish until
    :meth:`Drain.give_up`. Then it is undone.
 4. A Lodge statement that has not begun does not begin after the handover.

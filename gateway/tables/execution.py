@@ -223,6 +223,20 @@ class StatementExecutor:
         self._drain.require_not_stopping()
         await self._records.change(execution.session, begin_once(change, begin))
 
+    def _require_lease(self, session: Session) -> None:
+        """Check that this replica may complete a statement.
+
+        Raises:
+            GatewayStoppingError: If the lease has lapsed, and the replica hands over its statements. Another replica
+                completes the statement.
+            GatewayError: If the lease has lapsed otherwise.
+        """
+        try:
+            self._sessions.require_lease(session)
+        except GatewayError:
+            self._drain.require_not_stopping()
+            raise
+
     async def _take_over(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> None:
         """Assign a change to this replica, so that the former replica does not undo it."""
         self._sessions.require_lease(execution.session)
@@ -275,7 +289,7 @@ class StatementExecutor:
     ) -> None:
         session, locations = execution.session, self._storage.locations
         execution.operation.server_side_session_id = result.server_side_session_id
-        self._sessions.require_lease(session)
+        self._require_lease(session)
         try:
             size_bytes = await self._storage.run_slow(locations.size_bytes, session.uuid, write.directory)
         except FileNotFoundError:
@@ -292,7 +306,7 @@ class StatementExecutor:
             await check_size(
                 await self._records.change(session, lambda record: reserve(record, table, write, size_bytes=size_bytes))
             )
-            self._sessions.require_lease(session)
+            self._require_lease(session)
         await self._records.change(
             session, lambda record: publish(record, table, write, rows=rows, size_bytes=size_bytes)
         )
@@ -319,7 +333,7 @@ class StatementExecutor:
                 own = None if current is None else pending_change(current, change)
                 if own is None and not is_view_changed:
                     return find_answer(record, change.operation_id)
-                self._sessions.require_lease(session)
+                self._require_lease(session)
                 await self.views.synchronise(execution, record, table, own or change)
                 is_view_changed = True
                 try:

@@ -1,6 +1,8 @@
 """Gateways that are asked to stop. No statement is lost, and none is executed twice."""
 
+import os
 import signal
+import time
 import uuid
 from contextlib import ExitStack
 
@@ -14,7 +16,8 @@ from tests.gateway.tables.test_faults import ROWS, ConcurrentWrites, Running, sl
 
 pytestmark = pytest.mark.slow
 
-TIMES = ("--lease-duration", "15s")
+LEASE_SECONDS = 15
+TIMES = ("--lease-duration", f"{LEASE_SECONDS}s")
 STREAMED = 150
 MILLISECONDS = 300
 
@@ -95,6 +98,32 @@ def test_single_gateway_finishes_the_statement_before_it_stops(
     stop(gateway)
     assert "temporary_table_created" in gateway.log()
     assert "statement_handed_over" not in gateway.log()
+    successor = start_lodge(*TIMES, backend=spark_server, beside=gateway)
+    service.forward_to(successor)
+    assert running.join() == [("0_0", ROWS)]
+    assert spark.table("t").count() == ROWS
+    spark.stop()
+    wait_until(lambda: not successor.locations() and not successor.records(), "nothing is left")
+
+
+def test_stopping_gateway_whose_lease_lapsed_hands_over(start_lodge, spark_server, connect_through_service, wait_until):
+    """It is frozen while the backend completes the write and its own lease lapses, so it may not publish the rows."""
+    gateway = start_lodge(*TIMES, "--drain-timeout", "8s", "--stall-limit", "100s", backend=spark_server)
+    service, spark = connect_through_service(gateway)
+    running = Running(spark, f"create temporary table t as {slow(100)}")
+    wait_until(lambda: writes_begun(gateway), "the write has begun")
+    service.close()
+    gateway.signal(signal.SIGTERM)
+    wait_until(lambda: "gateway_draining" in gateway.log(), "the gateway stops")
+    os.kill(frozen := gateway.gateway_pid, signal.SIGSTOP)
+    frozen_seconds = time.monotonic()
+    wait_until(
+        lambda: time.monotonic() > frozen_seconds + LEASE_SECONDS and any(gateway.root.rglob("_SUCCESS")),
+        "the lease has lapsed, and the rows are written",
+    )
+    os.kill(frozen, signal.SIGCONT)
+    gateway.process.wait(150)
+    assert "statement_handed_over" in gateway.log()
     successor = start_lodge(*TIMES, backend=spark_server, beside=gateway)
     service.forward_to(successor)
     assert running.join() == [("0_0", ROWS)]

@@ -12,7 +12,8 @@ Guarantees:
 1. An ``ACTIVE`` session with a holder that is not gone is never ended, unless its deletion was requested.
 2. An ``ACTIVE`` session is ended if each snapshot during the grace period shows its record at the same version, with
    no holders or only holders that are gone or doubted, and the last snapshot shows only holders that are gone. Any
-   change of the record restarts the grace period.
+   change of the record, or of the lease of a holder, restarts the grace period: a doubted replica that renews its lease
+   runs, and one whose lease is stopped has ended in an orderly way or was replaced.
 3. The end of an ``ENDING`` session is completed if all its holders are gone, or if the session was ``ENDING`` for the
    grace period.
 4. A session location is an orphan if each snapshot during the grace period shows the location, but no record for it.
@@ -21,7 +22,7 @@ Guarantees:
    does not act too early.
 6. If an ``ACTIVE`` session has pending writes of a replica that is gone, and another replica serves the session, the
    writes are undone if each snapshot during the grace period shows them. Writes of a doubted replica are undone if the
-   last snapshot shows that the replica is gone.
+   last snapshot shows that the replica is gone. A change of its lease restarts the grace period.
 7. A directory in the location of an ``ACTIVE`` session is an orphan if each snapshot during the grace period shows the
    directory, but the session's record does not refer to it. A directory whose name is not a UUID is never an orphan.
    It is removed together with its session location.
@@ -50,6 +51,7 @@ from workspace.trash_entries import TrashEntry, is_whole_location, session_of
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Nobody: Set[ReplicaId] = frozenset()
+_NEVER = float("-inf")
 _RecordKey = tuple[SessionUuid, Version]
 _TableKey = tuple[SessionUuid, TableUuid]
 _WriteKey = tuple[SessionUuid, PendingWrite]
@@ -72,6 +74,7 @@ class Snapshot:
             ``begun_seconds``.
         ended: The replicas whose pod has ended, as reported by the kubelet.
         doubted: The replicas whose pod is missing or whose node does not answer.
+        lease_changes: The monotonic time at which the lease of each replica was last seen to change.
         gone: The replicas that are lost or ended.
     """
 
@@ -86,6 +89,7 @@ class Snapshot:
     storage_begun_seconds: float | None = None
     ended: Set[ReplicaId] = _Nobody
     doubted: Set[ReplicaId] = _Nobody
+    lease_changes: Mapping[ReplicaId, float] = field(default_factory=dict)
     gone: Set[ReplicaId] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -103,6 +107,10 @@ class Snapshot:
     def has_certain_holder(self, stored: StoredRecord) -> bool:
         """Return whether the session has a holder that is neither gone nor doubted."""
         return not stored.record.holders <= (self.gone | self.doubted)
+
+    def last_sign_of(self, replicas: Iterable[ReplicaId]) -> float:
+        """Return the monotonic time at which one of the replicas last gave a sign of life, or minus infinity."""
+        return max((self.lease_changes.get(replica, _NEVER) for replica in replicas), default=_NEVER)
 
     def active(self) -> Iterable[StoredRecord]:
         """Return the records of all active sessions."""
@@ -200,12 +208,14 @@ def extend_history(previous: History, snapshot: Snapshot) -> History:
     ending = (stored for stored in snapshot.records if stored.record.phase is Phase.ENDING)
     seen = snapshot.ended_seconds
     waiting = {stored.record.session_uuid: _former_holders(stored) for stored in snapshot.dead()}
+    abandoned = {_key(s): s.record.holders for s in active if not snapshot.has_certain_holder(s)}
+    unfinished = {write: (write[1].replica,) for write in snapshot.writes_of_gone()}
     return History(
-        abandoned=_since(previous.abandoned, (_key(s) for s in active if not snapshot.has_certain_holder(s)), seen),
+        abandoned=_since_last_sign(previous.abandoned, abandoned, snapshot),
         requested=_since(previous.requested, (s.record.session_uuid for s in active if s.is_deletion_requested), seen),
         ending=_since(previous.ending, (s.record.session_uuid for s in ending), seen),
         unnamed=_since(previous.unnamed, snapshot.locations - snapshot.named_sessions(), seen),
-        unfinished=_since(previous.unfinished, snapshot.writes_of_gone(), seen),
+        unfinished=_since_last_sign(previous.unfinished, unfinished, snapshot),
         unnamed_tables=_since(previous.unnamed_tables, snapshot.unnamed_tables(), seen),
         waiting=waiting,
         adopted=_adopted(previous, snapshot, waiting),
@@ -367,6 +377,14 @@ def _key(stored: StoredRecord) -> _RecordKey:
 
 def _since(previous: Mapping[_Key, float], present: Iterable[_Key], seen_seconds: float) -> Mapping[_Key, float]:
     return {key: previous.get(key, seen_seconds) for key in present}
+
+
+def _since_last_sign(
+    previous: Mapping[_Key, float], present: Mapping[_Key, Iterable[ReplicaId]], snapshot: Snapshot
+) -> Mapping[_Key, float]:
+    """Return since when each state lasts. A sign of life of one of its replicas restarts it."""
+    since = _since(previous, present, snapshot.ended_seconds)
+    return {key: max(since[key], snapshot.last_sign_of(replicas)) for key, replicas in present.items()}
 
 
 def _up_to(since: Mapping[_Key, float], limit_seconds: float) -> Set[_Key]:

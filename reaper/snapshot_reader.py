@@ -110,6 +110,7 @@ class SnapshotReader:
             self._named = named_replicas(records)
             self._observer.observe(leases, self._named, ended_seconds)
             lost = self._observer.lost(begun_seconds)
+            lease_changes = self._observer.changes()
         return Snapshot(
             locations=storage.locations,
             records=records,
@@ -122,6 +123,7 @@ class SnapshotReader:
             storage_begun_seconds=storage.begun_seconds,
             ended=hosts.ended,
             doubted=hosts.doubted,
+            lease_changes=lease_changes,
         )
 
     def read_lost(self) -> Set[ReplicaId]:

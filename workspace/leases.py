@@ -126,6 +126,10 @@ class LeaseObserver:
             if mark == STOPPED or now_seconds - changed_seconds >= self._lease_duration_seconds
         )
 
+    def changes(self) -> Mapping[ReplicaId, float]:
+        """Return the time at which the lease of each replica was last seen to change, or first seen."""
+        return {replica: changed_seconds for replica, (_, changed_seconds) in self._last_change.items()}
+
     def due_seconds(self, now_seconds: float) -> float:
         """Return the time at which the next lease is lost if it is not renewed.
 

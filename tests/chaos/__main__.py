@@ -31,7 +31,8 @@ def main() -> int:
     again = "".join(f" --fault {name}" for name in arguments.fault or ())
     again = f"--rounds {arguments.rounds} --seed {arguments.seed}{again}"
     print(f"Seed {arguments.seed}: {len(plans)} rounds. To repeat them: python -m tests.chaos {again}")
-    return run_on_site(lambda site: _play(site, plans), Timeouts(idle_seconds=IDLE_SECONDS), RoundError)
+    times = Timeouts(idle_seconds=IDLE_SECONDS)
+    return run_on_site(lambda site: _play(site, plans), times, RoundError, pipes_logs=True)
 
 
 def _play(site: Site, plans: Sequence[Plan]) -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from random import Random
 
@@ -136,13 +136,29 @@ def gateway_paused(scene: Scene) -> None:
 @_fault("gateways")
 def gateway_process_killed(scene: Scene) -> None:
     """Kill the process of a gateway, whose watcher replaces it. This permits no loss."""
-    _break_gateway_process(scene, signal.SIGKILL)
+    _break_gateway_process(scene, _kill_process)
 
 
 @_fault("gateways")
 def gateway_process_stuck(scene: Scene) -> None:
     """Stop the process of a gateway, whose watcher kills and replaces it. This permits no loss."""
-    _break_gateway_process(scene, signal.SIGSTOP)
+    _break_gateway_process(scene, lambda gateway: os.kill(gateway_of(gateway.process.pid), signal.SIGSTOP))
+
+
+@_fault("gateways")
+def gateway_lock_held(scene: Scene) -> None:
+    """Let C code in a gateway hold Python's lock, until its watcher replaces the gateway. This permits no loss."""
+    _break_gateway_process(scene, Replica.hold_lock)
+
+
+@_fault("gateways", "reapers")
+def logs_unread(scene: Scene) -> None:
+    """Stop the readers of all logs. This permits no loss."""
+    with ExitStack() as stack:
+        for replica in scene.site.replicas:
+            if replica.log_pipe is not None:
+                stack.enter_context(replica.log_pipe.unread())
+        scene.pause()
 
 
 @_fault("reapers")
@@ -206,11 +222,15 @@ def node_failed(scene: Scene) -> None:
 
 @_fault("gateways", "api")
 def node_silent(scene: Scene) -> None:
-    """Silence a node for Kubernetes. Its processes continue and renew their leases."""
-    node = scene.random.choice(scene.site.gateways).node
-    with _silent(node):
-        node.wait_until_lost()
+    """Silence a node for Kubernetes. Its processes continue, and later a watcher on it replaces its gateway.
+
+    This permits no loss.
+    """
+    gateway = scene.random.choice(scene.site.gateways)
+    with _silent(gateway.node):
+        gateway.node.wait_until_lost()
         time.sleep(scene.site.times.lost_seconds + 1)
+        _break_gateway_process(scene, _kill_process, gateway)
 
 
 @_fault("api")
@@ -316,10 +336,15 @@ def _break_connections(scene: Scene, proxies: Sequence[TcpProxy]) -> None:
             proxy.is_silent = False
 
 
-def _break_gateway_process(scene: Scene, number: signal.Signals) -> None:
-    gateway = scene.random.choice(scene.site.gateways)
+def _kill_process(gateway: Replica) -> None:
+    os.kill(gateway_of(gateway.process.pid), signal.SIGKILL)
+
+
+def _break_gateway_process(scene: Scene, harm: Callable[[Replica], None], chosen: Replica | None = None) -> None:
+    """Harm the process of a gateway, by default a random one, and wait until its watcher has replaced it."""
+    gateway = chosen or scene.random.choice(scene.site.gateways)
     before = gateway.replica_id()
-    os.kill(gateway_of(gateway.process.pid), number)
+    harm(gateway)
     scene.site.wait_until(lambda: gateway.replica_id() != before, f"{gateway.name} is replaced by its watcher")
 
 

@@ -20,11 +20,13 @@ from kubernetes.client import CoreV1Api
 from kubernetes.client.exceptions import ApiException
 
 from tests.chaos.chart import InstalledChart
+from tests.chaos.log_pipe import LogPipe
 from tests.chaos.programs import Program
 from tests.chaos.wall_clock import WallClock
 from tests.cluster.nodes import Node
 from tests.cluster.ports import free_port
 from tests.cluster.processes import ClusterError, wait_until
+from tests.held_lock import HOLDS_THE_LOCK
 from tests.workspace.kubernetes.tcp_proxy import TcpProxy
 
 _START_SECONDS = 120.0
@@ -43,6 +45,7 @@ class ReplicaEnvironment:
         installed: The installed chart.
         core: A client with the administrator's permissions.
         clock_library: The library for wall clocks; None to use the machine's clock.
+        pipes_logs: Whether each process writes to a `LogPipe`.
     """
 
     namespace: str
@@ -51,6 +54,7 @@ class ReplicaEnvironment:
     installed: InstalledChart
     core: CoreV1Api
     clock_library: Path | None
+    pipes_logs: bool = False
 
 
 @dataclass(slots=True)
@@ -67,6 +71,7 @@ class Replica:
         probe_port: The port for probes.
         is_endpoint: Whether a Service would send new connections to it.
         proxy: A TCP proxy between the clients and a gateway.
+        log_pipe: The pipe between the current process and its log; None without pipes.
     """
 
     name: str
@@ -79,11 +84,14 @@ class Replica:
     probe_port: int = field(default_factory=free_port)
     is_endpoint: bool = False
     proxy: TcpProxy = field(init=False, repr=False)
+    log_pipe: LogPipe | None = field(default=None, repr=False)
     _pods: int = 0
+    _order: Path = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if (library := self.environment.clock_library) is not None:
             self.clock = WallClock(library, self.environment.directory / f"{self.name}.clock")
+        self._order = self.environment.directory / f"{self.name}.hold-the-lock"
         self.proxy = TcpProxy(lambda: self.port if self.is_endpoint else None)
         self._create_pod()
 
@@ -117,9 +125,19 @@ class Replica:
             how = f"within {STOP_SECONDS:g} s" if status is None else f"with status {status}"
             raise ClusterError(f"{self.name} did not stop {how}; its log ends:\n{self.log()[-4000:]}")
 
+    def hold_lock(self) -> None:
+        """Let C code in a gateway's process hold Python's lock for ever."""
+        self._order.touch()
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.kill()
+        if self.log_pipe is not None:
+            self.log_pipe.close()
+
     def replace(self, node: Node) -> None:
         """Delete the pod, create one on another node, and start the process there."""
-        self.process.kill()
+        self.close()
         with suppress(ApiException):
             self.environment.core.delete_namespaced_pod(self.pod, self.environment.namespace, grace_period_seconds=0)
         self.node = node
@@ -157,17 +175,22 @@ class Replica:
         }
         if self.clock is not None:
             variables |= self.clock.environment()
-        command = _COMMANDS[self.component]
+        log = shared.directory / f"{self.name}.{self._pods}.log"
+        self.log_pipe = LogPipe(log) if shared.pipes_logs else None
+        program, command = ("-m", "lodge"), "reap"
+        if self.component == "gateway":
+            program, command = ("-c", HOLDS_THE_LOCK, str(self._order)), "serve"
         self.process = Program(
             [
                 *shared.prefix,
-                *(sys.executable, "-m", "lodge", command, "--config", str(shared.installed.config_file)),
+                *(sys.executable, *program, command, "--config", str(shared.installed.config_file)),
                 *(("--listen", f"127.0.0.1:{self.port}") if command == "serve" else ()),
                 *("--metrics-listen", f"127.0.0.1:{self.probe_port}"),
             ],
-            shared.directory / f"{self.name}.{self._pods}.log",
+            log,
             is_ready=self._listens,
             environment=variables,
+            output=None if self.log_pipe is None else self.log_pipe.path,
         )
 
     def _listens(self) -> bool:
@@ -175,6 +198,3 @@ class Replica:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return True
         return False
-
-
-_COMMANDS = {"gateway": "serve", "reaper": "reap"}

@@ -73,6 +73,7 @@ class Site:
         timeouts: Its settings; the defaults are short.
         gateways: The number of gateways.
         reapers: The number of reapers.
+        pipes_logs: Whether the processes write their logs through pipes whose readers can stop.
 
     Attributes:
         path: The temporary workspace, as the site's processes see it.
@@ -80,10 +81,18 @@ class Site:
     """
 
     def __init__(
-        self, testbed: Testbed, name: str, times: Timeouts | None = None, *, gateways: int = 2, reapers: int = 2
+        self,
+        testbed: Testbed,
+        name: str,
+        times: Timeouts | None = None,
+        *,
+        gateways: int = 2,
+        reapers: int = 2,
+        pipes_logs: bool = False,
     ) -> None:
         self.testbed = testbed
         self.times = times or Timeouts()
+        self._pipes_logs = pipes_logs
         self._counts = {"gateway": gateways, "reaper": reapers}
         self.path = testbed.storage.path / name
         self.workspace = testbed.storage.root / name
@@ -118,6 +127,7 @@ class Site:
                 installed=installed,
                 core=testbed.core,
                 clock_library=testbed.clock_library,
+                pipes_logs=self._pipes_logs,
             )
             self.gateways, self.reapers = (self._replicas(kind, environment, stack) for kind in ("gateway", "reaper"))
             with ThreadPoolExecutor() as threads:
@@ -197,5 +207,5 @@ class Site:
         made = [Replica(f"{kind}-{n}", nodes[n % len(nodes)], environment) for n in range(self._counts[kind])]
         for replica in made:
             stack.enter_context(replica.proxy)
-            stack.callback(lambda replica=replica: replica.process.kill())
+            stack.callback(replica.close)
         return made

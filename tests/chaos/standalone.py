@@ -17,14 +17,14 @@ from tests.cluster.processes import ClusterError
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "helm")
 
 
-def run_on_site(run: Callable[[Site], None], times: Timeouts, *failures: type[Exception], **replicas: int) -> int:
+def run_on_site(run: Callable[[Site], None], times: Timeouts, *failures: type[Exception], **options: int) -> int:
     """Start a site, run a function on it, and return the exit status of the command.
 
     Args:
         run: The function.
         times: The settings of the site.
         failures: The exceptions that report a violation.
-        replicas: The numbers of gateways and reapers.
+        options: Further arguments of the site.
     """
     warnings.simplefilter("ignore", UserWarning)  # PySpark warns when it stops retrying
     if os.geteuid() != 0:
@@ -41,7 +41,7 @@ def run_on_site(run: Callable[[Site], None], times: Timeouts, *failures: type[Ex
         testbed = stack.enter_context(Testbed(cluster, directory))
         for reason in testbed.missing_because:
             print(f"Skips faults. {reason}", file=sys.stderr)
-        site = stack.enter_context(Site(testbed, "soak", times, **replicas))
+        site = stack.enter_context(Site(testbed, "soak", times, **options))
         try:
             run(site)
         except (ClusterError, *failures) as error:

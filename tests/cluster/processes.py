@@ -62,6 +62,7 @@ class Process:
         log: The file for the output of all its starts.
         is_ready: Returns whether the program is ready. By default, it is ready as soon as it runs.
         environment: Further environment variables.
+        output: The pipe that receives the output, if another process writes the log. None for the log itself.
     """
 
     def __init__(
@@ -71,9 +72,11 @@ class Process:
         *,
         is_ready: Callable[[], bool] = lambda: True,
         environment: Mapping[str, str] | None = None,
+        output: Path | None = None,
     ) -> None:
         self.name = log.stem
         self.log = log
+        self._output = output or log
         self._command = command
         self._is_ready = is_ready
         self._environment = os.environ | (environment or {})
@@ -170,7 +173,7 @@ class Process:
             self.wait_until_ready()
 
     def _launch(self) -> "subprocess.Popen[bytes]":
-        with self.log.open("ab") as output:
+        with self._output.open("ab") as output:
             return subprocess.Popen(
                 [*DIES_WITH_PARENT, *self._command],
                 stdin=subprocess.DEVNULL,

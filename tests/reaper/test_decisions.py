@@ -288,6 +288,16 @@ def test_guarantee_2_grace_period_of_doubted_holder_runs_during_its_lease() -> N
     assert not decisions_after(doubted[0], relieved, a_snapshot(stored, at_seconds=3, doubted=a, lost=a)).end
 
 
+def test_guarantee_2_sign_of_life_of_doubted_holder_restarts_grace_period() -> None:
+    """A lease that is stopped is one, too: a watcher that replaces a gateway stops the lease of the former one."""
+    stored = a_stored(1, A)
+    a = frozenset({A})
+    doubted = [a_snapshot(stored, at_seconds=t, doubted=a, lease_changes={A: t}) for t in (0.0, 2.0, 4.0)]
+    gone = [a_snapshot(stored, at_seconds=t, doubted=a, lost=a, lease_changes={A: 5.0}) for t in (5.0, 7.9, 8.0)]
+    assert not decisions_after(*doubted, *gone[:2]).end
+    assert decisions_after(*doubted, *gone).end == (stored,)
+
+
 def test_guarantee_2_certain_holder_prevents_grace_period() -> None:
     stored = a_stored(1, A, B)
     snapshots = [a_snapshot(stored, at_seconds=t, doubted=frozenset({A})) for t in (0, 3)]
@@ -300,6 +310,15 @@ def test_guarantee_6_writes_of_doubted_replica_are_undone_when_it_is_gone() -> N
     snapshots = [a_snapshot(stored, at_seconds=t, doubted=a) for t in (0, 3)]
     assert not decisions_after(*snapshots).undo
     assert decisions_after(*snapshots, a_snapshot(stored, at_seconds=4, doubted=a, lost=a)).undo == ((stored, a),)
+
+
+def test_guarantee_6_sign_of_life_of_doubted_replica_restarts_grace_period() -> None:
+    stored = a_stored(1, B, tables=(a_table(10, A),))
+    a = frozenset({A})
+    doubted = a_snapshot(stored, at_seconds=0, doubted=a, lease_changes={A: 0.0})
+    gone = [a_snapshot(stored, at_seconds=t, doubted=a, lost=a, lease_changes={A: 5.0}) for t in (5.0, 7.9, 8.0)]
+    assert not decisions_after(doubted, *gone[:2]).undo
+    assert decisions_after(doubted, *gone).undo == ((stored, a),)
 
 
 def test_guarantee_9_requested_deletion_ends_session_without_live_holder_at_once() -> None:

@@ -51,6 +51,7 @@ class TargetedFault:
 
 
 _LONG = (Fault.PAUSE_BEFORE, Fault.PAUSE_AFTER, Fault.STALL_BEFORE, Fault.STALL_AFTER)
+_OF_PROCESSES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.PAUSE_BEFORE, Fault.PAUSE_AFTER, Fault.LOOP_STALLS)
 _RATES = (0.05, 0.2, 0.5)
 
 
@@ -131,6 +132,8 @@ def choose_fault_plan(random: random.Random, longest_seconds: float, situation: 
             return replace(plan, rate=0.001, targeted={silent.operation: silent})
         case Situation.READ_ONLY:
             return FaultPlan(random.choice((0.002, 0.01)), (Fault.READ_ONLY,), {}, 2 * longest_seconds, 0.2, 0.0)
+        case Situation.WATCHED:
+            return FaultPlan(random.choice((0.005, 0.02)), _OF_PROCESSES, {}, longest_seconds, 0.2, 0.0)
         case Situation.RETURNS:
             return _choose_returns(random, plan)
         case _:

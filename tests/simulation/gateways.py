@@ -228,9 +228,11 @@ class GatewayProcess:
         config: Its settings.
         stores: The stores that it shares with other processes.
         on_error: Called with an error that nobody handles.
+        before: The replica that it replaces; None if there was none.
 
     Attributes:
         gateway: The real gateway; None before the start.
+        is_asked_to_stop: Whether `stop` was called.
     """
 
     def __init__(
@@ -239,8 +241,12 @@ class GatewayProcess:
         config: GatewayConfig,
         stores: Stores,
         on_error: Callable[[str, BaseException | None], None],
+        before: ReplicaId | None = None,
     ) -> None:
         self.process = process
+        self.is_asked_to_stop = False
+        self._before = before
+        self._has_served = False
         self.loop = ModelLoop(process, on_error, self._is_fenced)
         self.server = ModelServer(on_error)
         self._config = config
@@ -253,11 +259,12 @@ class GatewayProcess:
         stores = self._stores
         limit_seconds = (UNRESPONSIVE_LEASES + 0.5) * self._config.lease_duration_seconds
         leases = _CheckedLeases(stores.leases, self.process, limit_seconds, self._on_error)
-        self.gateway = Gateway(self._config, stores.records, leases, stores.locations)
+        self.gateway = Gateway(self._config, stores.records, leases, stores.locations, before=self._before)
 
         async def start() -> None:
             try:
                 await self.gateway.start()
+                self._has_served = True
             except (GatewayError, OSError):
                 self.process.die()  # the world restarts it
             except Exception as error:  # noqa: BLE001 - the checker judges every unexpected error
@@ -267,6 +274,7 @@ class GatewayProcess:
 
     def stop(self, grace_seconds: float) -> None:
         """Stop as on SIGTERM."""
+        self.is_asked_to_stop = True
 
         async def stop() -> None:
             await self.gateway.stop(grace_seconds)
@@ -278,6 +286,11 @@ class GatewayProcess:
     @property
     def replica(self) -> ReplicaId:
         return self.gateway.replica
+
+    @property
+    def latest_ready(self) -> ReplicaId | None:
+        """This replica if it has been ready, else the one that it replaces, as the watcher of a gateway knows it."""
+        return self.gateway.replica if self.gateway is not None and self._has_served else self._before
 
     @property
     def peers(self) -> Peers:

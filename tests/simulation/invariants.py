@@ -38,6 +38,7 @@ The modules promise more:
 15. A stopped lease is not renewed.
 16. The tables of a principal never exceed its quota.
 17. A reaper does not end a session whose gateway runs, if no fault happened except that nobody could write.
+18. A reaper does not end a session of a gateway whose watcher lives, if only processes fail.
 
 :mod:`tests.simulation.adoptions` checks the invariants 13 to 15.
 """
@@ -53,6 +54,7 @@ from reaper.holds import MASS_EXPIRY
 from tests.simulation.api_server import ApiServer, StoredObject
 from tests.simulation.gateways import GatewayProcess
 from tests.simulation.schedule import Schedule
+from tests.simulation.situations import Situation
 from tests.simulation.storage import Storage
 from workspace.identifiers import ClientSessionId, Principal, RecordName, ReplicaId, SessionUuid, TableUuid, record_name
 from workspace.record_changes import find_answer
@@ -132,7 +134,7 @@ class InvariantChecker:
         schedule: Gives the true time. The first violation ends it.
         gateways: Returns the running replicas.
         principal_tables: The quota of tables of a principal; None for no quota.
-        gateways_live: Whether no fault makes a gateway look dead, except that nobody can write.
+        situation: What happens in this world.
 
     Attributes:
         on_mass_expiry: Called with the token when a reaper asks an operator to confirm.
@@ -147,9 +149,9 @@ class InvariantChecker:
         gateways: Callable[[], Sequence[GatewayProcess]],
         principal_tables: int | None = None,
         *,
-        gateways_live: bool = False,
+        situation: Situation = Situation.ANY,
     ) -> None:
-        self._gateways_live = gateways_live
+        self._situation = situation
         self._schedule = schedule
         self._gateways = gateways
         self._api: ApiServer
@@ -399,15 +401,18 @@ class InvariantChecker:
             return
         process = self._schedule.process
         is_reaper = process is not None and process.name.startswith("reaper")
+        nobody_writes = self._situation is Situation.READ_ONLY
         for gateway in self._gateways():
             if gateway.serves_with_lease(record.session_uuid):
                 self.report_violation(
                     1, f"the session {record.session_uuid} is ended while {gateway.process} serves it"
                 )
-            elif self._gateways_live and is_reaper and gateway.is_serving and gateway.replica in record.holders:
+            elif nobody_writes and is_reaper and gateway.is_serving and gateway.replica in record.holders:
                 self.report_violation(
                     17, f"{process} ends the session {record.session_uuid} although {gateway.process} runs"
                 )
+        if is_reaper and self._situation is Situation.WATCHED:
+            self.report_violation(18, f"{process} ends the session {record.session_uuid} although all watchers live")
 
     def _check_tables(self, record: SessionRecord) -> None:
         if record.phase is Phase.ENDING:

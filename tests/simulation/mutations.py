@@ -34,6 +34,7 @@ from reaper.removals import Removals
 from tests.simulation.api_server import ApiServer
 from tests.simulation.records import ModelSessionRecords
 from tests.simulation.situations import Situation, situation_of
+from tests.simulation.watchers import Watchers
 from workspace.identifiers import Principal, RecordName, ReplicaId
 from workspace.leases import LeaseObserver
 from workspace.record_changes import mark_ending, update_record
@@ -335,7 +336,7 @@ MUTATIONS: Sequence[Mutation] = (
         "a failed record update is not retried",
         lambda: _patch((PendingUpdates, "keep_on_failure", lambda self, update: nullcontext())),
         frozenset({2}),
-        first=14,
+        first=47,
     ),
     Mutation("a doubted gateway counts as dead", _treat_doubted_as_gone, frozenset({1, 12}), first=1),
     Mutation("a directory of a running write counts as an orphan", _ignore_running_writes, frozenset({1}), first=17),
@@ -379,6 +380,12 @@ MUTATIONS: Sequence[Mutation] = (
         frozenset({17}),
         Situation.READ_ONLY,
         first=28,
+    ),
+    Mutation(
+        "a gateway is replaced although its process lives",
+        lambda: _patch((Watchers, "on_silence", Watchers.replace)),
+        frozenset({1, 12}),
+        Situation.WATCHED,
     ),
     Mutation(
         "grace periods go on while nobody can write",

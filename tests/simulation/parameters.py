@@ -9,6 +9,7 @@ from tests.simulation.situations import Situation
 
 LEASE_SECONDS = 9.0
 _FAULT_SECONDS = 36.0
+_NEVER = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Parameters:
         )
         match situation:
             case Situation.STOPS:
-                return replace(
+                chosen = replace(
                     chosen,
                     gateways=random.choice((2, 3)),
                     longest_job_seconds=16.0,
@@ -88,9 +89,9 @@ class Parameters:
                     stop_seconds=(2.0,),
                 )
             case Situation.QUOTA:
-                return replace(chosen, gateways=2, clients=3, longest_job_seconds=1.0, principal_tables=2)
+                chosen = replace(chosen, gateways=2, clients=3, longest_job_seconds=1.0, principal_tables=2)
             case Situation.SILENCE:
-                return replace(
+                chosen = replace(
                     chosen,
                     gateways=3,
                     clients=3,
@@ -103,8 +104,11 @@ class Parameters:
                     stop_seconds=(2.0,),
                 )
             case Situation.READ_ONLY:
-                return replace(chosen, idle_seconds=30.0, mass_expiry_minimum=100)
+                chosen = replace(chosen, idle_seconds=30.0, mass_expiry_minimum=100)
+            case Situation.WATCHED:
+                chosen = replace(chosen, clients=3, grace_seconds=12.0, idle_seconds=30.0, stop_interval_seconds=_NEVER)
             case Situation.RETURNS:
-                return replace(chosen, gateways=random.choice((2, 3)), clients=3, grace_seconds=12.0, idle_seconds=30.0)
-            case _:
-                return chosen
+                chosen = replace(
+                    chosen, gateways=random.choice((2, 3)), clients=3, grace_seconds=12.0, idle_seconds=30.0
+                )
+        return chosen

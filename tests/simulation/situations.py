@@ -12,6 +12,7 @@ class Situation(enum.Enum):
         QUOTA: The clients are one principal, and reach its quota of temporary tables.
         SILENCE: One gateway cannot read the session records, and so does not adopt the sessions of others.
         RETURNS: Gateways lose their leases and return, while others are about to adopt their sessions.
+        WATCHED: Each gateway has a watcher, which replaces it if it ends or does not respond. Other faults are rare.
         READ_ONLY: The only fault is storage that can be read but not written, often for longer than all periods.
     """
 
@@ -20,6 +21,7 @@ class Situation(enum.Enum):
     QUOTA = enum.auto()
     SILENCE = enum.auto()
     RETURNS = enum.auto()
+    WATCHED = enum.auto()
     READ_ONLY = enum.auto()
 
 
@@ -30,7 +32,7 @@ _SITUATIONS = (
     Situation.QUOTA,
     Situation.READ_ONLY,
     Situation.SILENCE,
-    Situation.ANY,
+    Situation.WATCHED,
     Situation.RETURNS,
 )
 

@@ -34,6 +34,8 @@ from tests.simulation.schedule import Process, Schedule
 from tests.simulation.situations import Situation, situation_of
 from tests.simulation.spark import SparkServer
 from tests.simulation.storage import Storage
+from tests.simulation.watchers import Watchers
+from workspace.identifiers import ReplicaId
 from workspace.records import SessionRecord
 from workspace.workspaces import Workspace, Workspaces
 
@@ -93,7 +95,7 @@ class World:
             schedule,
             lambda: self._gateways,
             parameters.principal_tables,
-            gateways_live=parameters.situation is Situation.READ_ONLY,
+            situation=parameters.situation,
         )
         self._observer = observer = Observer(schedule, checker, self._gateway_of.get, trace)
         self._api = ApiServer(
@@ -106,6 +108,7 @@ class World:
             schedule, self._api, checker, observer, lambda: self._gateways, parameters=parameters
         )
         checker.attach(self._api, self._storage, self._spark.views_of, self._spark.writes_continue)
+        self._watchers = Watchers(schedule, lambda: self._gateways, self._start_gateway)
         self._adoptions = AdoptionChecker(checker, self._api, lambda: self._gateways)
         workspace = Workspace("dfs.tmp", root, is_writable=True)
         self._config = GatewayConfig(
@@ -145,6 +148,8 @@ class World:
             self._start_client(number)
         self._environment.start(deletes_records=not parameters.stores_records_as_files)
         self._check_adoptions()
+        if parameters.situation is Situation.WATCHED:
+            self._watchers.watch()
 
     def _check_adoptions(self) -> None:
         self._adoptions.check(self._schedule.now)
@@ -155,6 +160,8 @@ class World:
         self._observer.trace("the faults are over")
         self._faults_are_over = True
         self._environment.stop_faults()
+        if self._parameters.situation is Situation.WATCHED:
+            self._watchers.end_silent()  # what a paused process has begun would continue only when the pause ends
         self._network.fault_plan = NO_FAULTS
         self._network.down_until.clear()
         self._network.read_only_until.clear()
@@ -185,14 +192,14 @@ class World:
             for gateway in self._gateway_of.values():
                 gateway.close()
 
-    def _start_gateway(self) -> None:
+    def _start_gateway(self, before: ReplicaId | None = None) -> None:
         process = self._create_process("gateway")
         stores = Stores(
             self._create_records(process),
             ModelLeases(process, self._api, self._network),
             self._create_locations(process),
         )
-        gateway = GatewayProcess(process, self._config, stores, self._checker.on_error)
+        gateway = GatewayProcess(process, self._config, stores, self._checker.on_error, before)
         self._gateways.append(gateway)
         self._gateway_of[process] = gateway
         self._schedule.at(self._schedule.now, gateway.start, process)
@@ -288,6 +295,15 @@ class World:
         if gateway is not None:
             self._gateways.remove(gateway)
             gateway.close_connections()
+            if self._is_watched(gateway):
+                self._observer.count("gateway_replaced")
+                self._watchers.replace(gateway)
+                return
             self._environment.on_gateway_death(gateway)
         start_replacement = self._start_reaper if gateway is None else self._start_gateway
         self._schedule.after(self._random.random() * LEASE_SECONDS, start_replacement)
+
+    def _is_watched(self, gateway: GatewayProcess) -> bool:
+        """Return whether a watcher replaces a gateway that ended."""
+        is_started = gateway.gateway is not None
+        return self._parameters.situation is Situation.WATCHED and is_started and not gateway.is_asked_to_stop

@@ -12,31 +12,9 @@ import pytest
 from pyspark.errors.exceptions.connect import SparkConnectException
 
 from tests.cluster.ports import free_port
+from tests.held_lock import HOLDS_THE_LOCK
 
 LIMIT = ("--stall-limit", "2s")
-HOLDS_THE_LOCK = """
-import ctypes, sys, threading, time
-from pathlib import Path
-import lodge.serve
-from lodge.cli import main
-
-order = Path(sys.argv.pop(1))
-serve = lodge.serve.serve
-
-def hold_the_lock_of_python():
-    while not order.exists():
-        time.sleep(0.05)
-    order.unlink()
-    ctypes.PyDLL(None).sleep(100_000)
-
-async def changed(*arguments):
-    threading.Thread(target=hold_the_lock_of_python, daemon=True).start()
-    await serve(*arguments)
-
-lodge.serve.serve = changed
-sys.exit(main())
-"""
-
 HARMFUL_STATEMENTS = """
 import ctypes, os, signal, sys
 import lodge.serve

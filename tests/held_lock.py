@@ -1,0 +1,28 @@
+"""A gateway whose C code holds Python's lock for ever, as soon as a test orders it."""
+
+HOLDS_THE_LOCK = """
+import ctypes, sys, threading, time
+from pathlib import Path
+import lodge.serve
+from lodge.cli import main
+
+order = Path(sys.argv.pop(1))
+serve = lodge.serve.serve
+
+def hold_the_lock_of_python():
+    while not order.exists():
+        time.sleep(0.1)
+    order.unlink()
+    ctypes.PyDLL(None).sleep(100_000)
+
+async def changed(*arguments):
+    threading.Thread(target=hold_the_lock_of_python, daemon=True).start()
+    await serve(*arguments)
+
+lodge.serve.serve = changed
+sys.exit(main())
+"""
+"""The program of ``python -c``. Its first argument is a file. The gateway removes the file when it obeys.
+
+The other arguments are those of the command ``lodge``.
+"""

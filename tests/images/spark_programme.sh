@@ -3,11 +3,11 @@ set -u
 export SPARK_CONNECT_AUTHENTICATE_TOKEN=secret
 
 wait_for() { # a description, and a command
-    local what=$1 end=$((SECONDS + 90))
+    local what=$1 end=$((SECONDS + 200))
     shift
     until "$@" >/tmp/last-try 2>&1; do
         if ((SECONDS > end)); then
-            echo "Not within 90 s: $what"
+            echo "Not within 200 s: $what"
             tail -n 30 /tmp/last-try /tmp/*.log
             exit 1
         fi

@@ -16,7 +16,7 @@ def spark(sandboxes: Mapping[str, Sandbox]) -> Sandbox:
 
 
 def test_server_and_executor_run_statements(spark: Sandbox) -> None:
-    result = spark.run("bash", "/mnt/spark_programme.sh", seconds=300)
+    result = spark.run("bash", "/mnt/spark_programme.sh", seconds=900)
     output = result.stdout + result.stderr
     assert result.stdout.splitlines() == [
         "master started",

@@ -66,16 +66,23 @@ class ApiServer:
 
     Args:
         on_change: Called at each change of a record, before any process continues.
+        on_lease_change: Called with the replica of each lease that was renewed or stopped.
         name: The name under which processes lose the connection to it.
     """
 
-    def __init__(self, on_change: OnChange = lambda before, after: None, name: str = "api server") -> None:
+    def __init__(
+        self,
+        on_change: OnChange = lambda before, after: None,
+        on_lease_change: Callable[[ReplicaId], None] = lambda replica: None,
+        name: str = "api server",
+    ) -> None:
         self.name = name
         self.records: MutableMapping[RecordName, StoredObject] = {}
         self.lease_marks: MutableMapping[ReplicaId, int | None] = {}
         self.watchers: list[Watcher] = []
         self.leader: tuple[str, int] = ("", 0)
         self._on_change = on_change
+        self._on_lease_change = on_lease_change
         self._last_revision = 0
 
     def create_unavailable_error(self, reason: str) -> Exception:
@@ -144,10 +151,13 @@ class ApiServer:
         is_stopped = self.lease_marks.get(replica, 0) is None
         if not is_stopped:
             self.lease_marks[replica] = self._next_revision()
+            self._on_lease_change(replica)
         return not is_stopped
 
     def stop_lease(self, replica: ReplicaId) -> None:
-        self.lease_marks[replica] = None
+        if self.lease_marks.get(replica, 0) is not None:
+            self.lease_marks[replica] = None
+            self._on_lease_change(replica)
 
     def leases(self) -> Mapping[ReplicaId, int | None]:
         """Return the renewal mark of each lease; None if the lease is stopped."""

@@ -38,7 +38,7 @@ The modules promise more:
 15. A stopped lease is not renewed.
 16. The tables of a principal never exceed its quota.
 17. A reaper does not end a session whose gateway runs, if no fault happened except that nobody could write.
-18. A reaper does not end a session of a gateway whose watcher lives, if only processes fail.
+18. A reaper does not end a session within the grace period after the lease of one of its gateways changed.
 
 :mod:`tests.simulation.adoptions` checks the invariants 13 to 15.
 """
@@ -53,7 +53,8 @@ from gateway.errors import GatewayError
 from reaper.holds import MASS_EXPIRY
 from tests.simulation.api_server import ApiServer, StoredObject
 from tests.simulation.gateways import GatewayProcess
-from tests.simulation.schedule import Schedule
+from tests.simulation.parameters import Parameters
+from tests.simulation.schedule import MAX_DRIFT, Schedule
 from tests.simulation.situations import Situation
 from tests.simulation.storage import Storage
 from workspace.identifiers import ClientSessionId, Principal, RecordName, ReplicaId, SessionUuid, TableUuid, record_name
@@ -67,6 +68,7 @@ CanContinue = Callable[[str, str, str], bool]
 ViewsOf = Callable[[str, str], Mapping[str, tuple[str, ...]] | None]
 """Returns the paths that each temporary view of a client's session reads; None if the backend has no such session."""
 
+_NEVER = float("-inf")
 _EXPECTED_ERRORS = (GatewayError, OSError, RecordError)
 """Errors that the protocol handles: a service is unreachable, or another process changed a record first."""
 
@@ -133,8 +135,7 @@ class InvariantChecker:
     Args:
         schedule: Gives the true time. The first violation ends it.
         gateways: Returns the running replicas.
-        principal_tables: The quota of tables of a principal; None for no quota.
-        situation: What happens in this world.
+        parameters: The parameters of the world.
 
     Attributes:
         on_mass_expiry: Called with the token when a reaper asks an operator to confirm.
@@ -147,11 +148,10 @@ class InvariantChecker:
         self,
         schedule: Schedule,
         gateways: Callable[[], Sequence[GatewayProcess]],
-        principal_tables: int | None = None,
-        *,
-        situation: Situation = Situation.ANY,
+        parameters: Parameters,
     ) -> None:
-        self._situation = situation
+        self._parameters = parameters
+        self._lease_changes: dict[ReplicaId, float] = {}
         self._schedule = schedule
         self._gateways = gateways
         self._api: ApiServer
@@ -161,7 +161,6 @@ class InvariantChecker:
         self.on_mass_expiry: Callable[[str], object] = lambda token: None
         self.violation: Violation | None = None
         self.is_closed = False
-        self._principal_tables = principal_tables
         self.counts: Counter[str] = Counter()
         self._sessions: dict[SessionUuid, _SessionState] = {}
         self._end_requests: dict[RecordName, str] = {}
@@ -210,6 +209,10 @@ class InvariantChecker:
         if new is not None:
             self._check_tables(new)
             self._check_quota(new)
+
+    def on_lease_change(self, replica: ReplicaId) -> None:
+        """Note that a lease was renewed or stopped."""
+        self._lease_changes[replica] = self._schedule.now
 
     def on_interrupt(self, operation_id: str) -> None:
         """Note that a client is about to interrupt a statement."""
@@ -401,7 +404,7 @@ class InvariantChecker:
             return
         process = self._schedule.process
         is_reaper = process is not None and process.name.startswith("reaper")
-        nobody_writes = self._situation is Situation.READ_ONLY
+        nobody_writes = self._parameters.situation is Situation.READ_ONLY
         for gateway in self._gateways():
             if gateway.serves_with_lease(record.session_uuid):
                 self.report_violation(
@@ -411,8 +414,14 @@ class InvariantChecker:
                 self.report_violation(
                     17, f"{process} ends the session {record.session_uuid} although {gateway.process} runs"
                 )
-        if is_reaper and self._situation is Situation.WATCHED:
-            self.report_violation(18, f"{process} ends the session {record.session_uuid} although all watchers live")
+        seconds = self._schedule.now - max(
+            (self._lease_changes.get(each, _NEVER) for each in record.holders), default=_NEVER
+        )
+        if is_reaper and seconds < (1 - MAX_DRIFT) * self._parameters.grace_seconds:
+            text = (
+                f"{process} ends the session {record.session_uuid} {seconds:.1f} s after the lease of a holder changed"
+            )
+            self.report_violation(18, text)
 
     def _check_tables(self, record: SessionRecord) -> None:
         if record.phase is Phase.ENDING:
@@ -430,12 +439,12 @@ class InvariantChecker:
                         )
 
     def _check_quota(self, record: SessionRecord) -> None:
-        if self._principal_tables is None:
+        if self._parameters.principal_tables is None:
             return
         records = (stored.spec for stored in self._api.records.values() if stored.spec.principal == record.principal)
         number = sum(table.state is TableState.READY for each in records for table in each.tables)
-        if number > self._principal_tables:
-            text = f"{record.principal} has {number} tables, but its quota is {self._principal_tables}"
+        if number > self._parameters.principal_tables:
+            text = f"{record.principal} has {number} tables, but its quota is {self._parameters.principal_tables}"
             self.report_violation(16, text)
 
     def _check_parts(self, record: SessionRecord, table: TemporaryTable) -> None:

@@ -94,12 +94,13 @@ class World:
         self._checker = checker = InvariantChecker(
             schedule,
             lambda: self._gateways,
-            parameters.principal_tables,
-            situation=parameters.situation,
+            parameters,
         )
         self._observer = observer = Observer(schedule, checker, self._gateway_of.get, trace)
         self._api = ApiServer(
-            observer.on_record_change, "storage" if parameters.stores_records_as_files else "api server"
+            observer.on_record_change,
+            checker.on_lease_change,
+            "storage" if parameters.stores_records_as_files else "api server",
         )
         self._storage = Storage(root, observer.on_removal)
         self._network = Network(schedule, self._on_fault, lambda: self._restartable, self._crash)

@@ -59,7 +59,7 @@ class BackendRowsError(Exception):
 
 
 def decode_rows(
-    data: bytes, columns: Mapping[str, Kind], *, max_rows: int, max_bytes: int = MAX_BYTES
+    data: bytes, columns: Mapping[str, Kind], *, max_rows: int, max_bytes: int = MAX_BYTES, max_values: int = 0
 ) -> list[dict[str, Any]]:
     """Return rows as dictionaries.
 
@@ -69,6 +69,7 @@ def decode_rows(
             names in the data do not count.
         max_rows: The maximum number of rows.
         max_bytes: The maximum size of ``data``.
+        max_values: The maximum number of values in the lists of a batch.
 
     Raises:
         BackendRowsError: If the data are something else.
@@ -84,11 +85,18 @@ def decode_rows(
                 if len(rows) + batch.num_rows > max_rows:
                     raise BackendRowsError(f"The backend sent more than {max_rows} rows.")
                 batch.validate(full=True)
+                _check_lists(batch, max_values)
                 values = (column.to_pylist() for column in batch.columns)
                 rows += [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
     except (pa.ArrowException, ValueError, OSError) as error:
         raise BackendRowsError(f"The backend sent rows that cannot be decoded: {error}") from error
     return rows
+
+
+def _check_lists(batch: pa.RecordBatch, max_values: int) -> None:
+    lists = (column for column in batch.columns if is_integers(column.type))
+    if any(len(column.flatten()) > max_values for column in lists):
+        raise BackendRowsError(f"The backend sent lists with more than {max_values} values.")
 
 
 def _check_schema(schema: pa.Schema, columns: Mapping[str, Kind]) -> None:

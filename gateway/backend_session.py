@@ -33,13 +33,14 @@ from typing import Any, TypeVar
 import grpc
 import structlog
 import tenacity
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 from grpc import aio
 from pyspark.errors import PySparkException
 from pyspark.sql.connect.proto import base_pb2, relations_pb2, types_pb2
 from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
 from pyspark.sql.types import StructType
 
+from gateway.backend_answers import decode_answer
 from gateway.backend_rows import BackendRowsError, Kind, decode_rows, is_boolean, is_integer
 from gateway.backends import SERVICE, Backend, require_answer
 from gateway.error_status import Metadata, condition_of
@@ -210,11 +211,11 @@ class BackendSession:
         return int(answers[0]["count"])
 
     async def _read_row(self, plan: base_pb2.Plan, columns: Mapping[str, Kind]) -> Sequence[Mapping[str, Any]]:
-        """Execute a query, and return its rows. Each batch has at most one."""
+        """Execute a query, and return its rows, at most one."""
         answers: list[Mapping[str, Any]] = []
 
         async def take(rows: bytes) -> None:
-            answers.extend(decode_rows(rows, columns, max_rows=1))
+            answers.extend(decode_rows(rows, columns, max_rows=1 - len(answers)))
 
         await self.execute(plan, on_rows=take)
         return answers
@@ -553,10 +554,7 @@ class BackendSession:
         Raises:
             GatewayError: If it cannot be decoded.
         """
-        try:
-            return kind.FromString(data)
-        except DecodeError as error:
-            raise self._failed("its answer cannot be decoded") from error
+        return decode_answer(kind, data, self._backend.address)
 
     def _failed(self, problem: str) -> GatewayError:
         return backend_failed(self._backend.address, problem)

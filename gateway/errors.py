@@ -29,12 +29,14 @@ PARSE_EXCEPTION = "org.apache.spark.sql.catalyst.parser.ParseException"
 SPARK_SQL_EXCEPTION = "org.apache.spark.SparkSQLException"
 
 ACCESS_DENIED = "LODGE_ACCESS_DENIED"
+LEASE_LOST = "LODGE_LEASE_LOST"
 LIMIT_EXCEEDED = "LODGE_LIMIT_EXCEEDED"
 OPERATION_NOT_FOUND = "INVALID_HANDLE.OPERATION_NOT_FOUND"
 SESSION_CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 STORAGE_UNAVAILABLE = "LODGE_STORAGE_UNAVAILABLE"
 MAX_USER_ID_BYTES = 1024
 _AUTHENTICATION_RETRY_SECONDS = 2.0
+_REATTACH_RETRY_SECONDS = 1.0
 
 _SYNTAX_ERROR = re.compile(r"Syntax error at or near (.+?): (.+)", re.DOTALL)
 _NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
@@ -394,13 +396,30 @@ def no_backend() -> GatewayError:
     )
 
 
+def reattach_later() -> GatewayError:
+    """Return the error for a client that reattaches to a statement while this replica is fenced.
+
+    The statement may run, and another replica, or this one with a new lease, completes it. An error that is not
+    repeated would tell the client that the statement has failed.
+    """
+    error = GatewayError(
+        LEASE_LOST,
+        "58000",
+        "This gateway replica lost its lease. It does not follow statements until it has renewed the lease. Reattach "
+        "to the operation again.",
+    )
+    error.code = grpc.StatusCode.UNAVAILABLE
+    error.retry_after_seconds = _REATTACH_RETRY_SECONDS
+    return error
+
+
 def fenced() -> GatewayError:
     """Return the error for a replica whose lease has lapsed.
 
     Another replica may already serve the sessions of this replica.
     """
     return GatewayError(
-        "LODGE_LEASE_LOST",
+        LEASE_LOST,
         "58000",
         "This gateway replica lost its lease. It does not change temporary tables until it has renewed the lease. Try "
         "again.",

@@ -89,6 +89,11 @@ class DecodedPlan:
     size_bytes: int
     compressed: base_pb2.Plan.CompressedOperation | None = None
 
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the client's plan was compressed."""
+        return self.compressed is not None
+
     def encode(self) -> bytes:
         """Encode the plan, compressed if the client's plan was compressed."""
         return self.to_plan().SerializeToString()
@@ -109,11 +114,13 @@ class DecodedAnalysis:
 
     Attributes:
         message: The request.
+        size_bytes: The decompressed size of the encoded request.
         compressed: Each compressed plan in the request, with its decompressed plan.
     """
 
     message: base_pb2.AnalyzePlanRequest
-    compressed: Sequence[tuple[base_pb2.Plan, DecodedPlan]]
+    size_bytes: int
+    compressed: Sequence[tuple[base_pb2.Plan, DecodedPlan]] = ()
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -187,7 +194,7 @@ class PlanDecoder:
             message = await self._pools.decode(len(data), decode_large, base_pb2.AnalyzePlanRequest, data)
             plans = list(find_compressed_plans(message))
             if not plans:
-                yield DecodedAnalysis(message, ())
+                yield DecodedAnalysis(message, len(data))
                 return
         size_bytes = sum(self._size(plan.compressed_operation.data) for plan in plans)
         async with self._pools.reserve(len(data) + size_bytes, MAX_FIELDS):
@@ -198,7 +205,7 @@ class PlanDecoder:
                 compressed = header.data
                 header.ClearField("data")
                 decoded.append((plan, await self._pools.decode(size_bytes, self._decompress, compressed, header)))
-            yield DecodedAnalysis(message, decoded)
+            yield DecodedAnalysis(message, len(data) + size_bytes, decoded)
 
     def _size(self, data: bytes | memoryview) -> int:
         """Return the size of the decompressed data, which is the maximum if the data does not contain its size.

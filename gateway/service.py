@@ -32,6 +32,7 @@ from gateway.admission.admission import Admission, AdmittedCall
 from gateway.audit import Audit, Caller
 from gateway.authentication.authenticator import Authenticator
 from gateway.authentication.identity import Identity
+from gateway.backend_answers import MAX_CONTROL_BYTES, decode_answer
 from gateway.backend_failures import BackendFailures, FailedCall, without_traceback
 from gateway.backend_session import BackendSession, OnProgress
 from gateway.backends import SERVICE, Backend
@@ -40,6 +41,7 @@ from gateway.current_workspaces import CurrentWorkspaces
 from gateway.drain import Drain
 from gateway.error_status import Metadata, Status, condition_of, error_status, session_gone_condition
 from gateway.errors import (
+    LEASE_LOST,
     OPERATION_NOT_FOUND,
     STORAGE_UNAVAILABLE,
     BackendError,
@@ -47,6 +49,7 @@ from gateway.errors import (
     backend_failed,
     internal_error,
     invalid_request,
+    reattach_later,
     session_closed,
 )
 from gateway.forwarding import (
@@ -256,7 +259,8 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             GatewayError: If the session has ended, or cannot be opened.
         """
         if request.method in _STARTS_NO_SESSION:
-            return await self._sessions.open_existing(request.key)
+            with _lease_may_return() if request.method == "ReattachExecute" else nullcontext():
+                return await self._sessions.open_existing(request.key)
         if not request.continues_session:
             return await self._sessions.open(request.key)
         session = await self._sessions.open_existing(request.key)
@@ -366,7 +370,8 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             try:
                 decoded = await self._plans.decode(plan)
                 self._audited.describe(observed, decoded.plan)
-                await self._paths.check(request.data, [decoded.plan])
+                searched = None if decoded.is_compressed else request.data
+                await self._paths.check(searched, [decoded.plan], decoded.size_bytes)
                 operation = await self._statements.start(call.existing, request, decoded.plan, call.metadata, progress)
                 if operation is not None:
                     return operation
@@ -427,7 +432,8 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         unread: GatewayError | None = None
         if operation is None and call.session is not None:
             try:
-                operation = await self._statements.follow(call.session, message, call.metadata)
+                with _lease_may_return():
+                    operation = await self._statements.follow(call.session, message, call.metadata)
             except GatewayError as error:
                 if error.condition != STORAGE_UNAVAILABLE or is_of_discovery(message.last_response_id):
                     raise
@@ -494,14 +500,16 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             *await self._operations.interrupt(call.key, message),
         ]
         response = await self._pass_unary(call)
-        answer = base_pb2.InterruptResponse.FromString(response)
+        address = call.backend.address
+        answer = decode_answer(base_pb2.InterruptResponse, response, address, MAX_CONTROL_BYTES)
         at_backend = list(answer.interrupted_ids)
         if call.session is not None and (at_backend or (message.operation_id and not ended)):
             running_writes = await self._statements.running_writes(call.session)
             if message.operation_id in running_writes:  # another replica executes the statement
                 message.operation_id = running_writes[message.operation_id]
                 response = await forward_unary(call.backend, call.method, message.SerializeToString(), call.context)
-                at_backend += base_pb2.InterruptResponse.FromString(response).interrupted_ids
+                again = decode_answer(base_pb2.InterruptResponse, response, address, MAX_CONTROL_BYTES)
+                at_backend += again.interrupted_ids
             names = {backend_id: client_id for client_id, backend_id in running_writes.items()}
             at_backend = [names.get(each, each) for each in at_backend]
         answer.interrupted_ids[:] = dict.fromkeys((*at_backend, *ended))
@@ -529,7 +537,8 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         with self._sessions.reserve_room(call.key.principal):
             before = None if parent is None else await self._statements.before_clone(parent)
             response = await self._pass_unary(call)
-            clone = base_pb2.CloneSessionResponse.FromString(response).new_session_id
+            answer = decode_answer(base_pb2.CloneSessionResponse, response, call.backend.address, MAX_CONTROL_BYTES)
+            clone = answer.new_session_id
             if parent is None or before is None or not clone:
                 return response
             key = SessionKey(call.key.principal, ClientSessionId(clone))
@@ -541,6 +550,21 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             await self._sessions.discard(session, reason="incomplete")
             raise
         return response
+
+
+@contextmanager
+def _lease_may_return() -> Iterator[None]:
+    """Let a client that reattaches to a statement try again if this replica is fenced now.
+
+    Raises:
+        GatewayError: Instead of the one for a lapsed lease.
+    """
+    try:
+        yield
+    except GatewayError as error:
+        if error.condition != LEASE_LOST:
+            raise
+        raise reattach_later() from error
 
 
 @contextmanager

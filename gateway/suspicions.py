@@ -13,7 +13,8 @@ loop worked on a request
 crashed while it worked on one request  The same
 did not respond or crashed otherwise    Their operations, which clients send again by themselves. A user can run the
                                         statements again.
-was killed from outside                 Nothing. Most of these requests are innocent.
+was killed while memory ran out         The same
+was killed from outside otherwise       Nothing. Most of these requests are innocent.
 ======================================  =============================================================================
 
 A request with which a second gateway is lost is refused in each form, unless both were killed from outside. Another
@@ -40,10 +41,12 @@ class Loss(enum.Enum):
     Attributes:
         STUCK: It did not respond.
         CRASHED: It ended because of a fault in itself, such as a segmentation fault.
-        KILLED: Another process ended or stopped it, or the kernel did because memory ran out.
+        OUT_OF_MEMORY: The kernel ended processes because memory ran out, so probably also this one.
+        KILLED: Another process ended or stopped it.
     """
 
     STUCK = enum.auto()
+    OUT_OF_MEMORY = enum.auto()
     CRASHED = enum.auto()
     KILLED = enum.auto()
 
@@ -70,7 +73,8 @@ def suspect(work: Work, loss: Loss, loss_id: str) -> Sequence[Suspicion]:
         loss_id: Names the loss.
     """
     requests = [*([] if work.in_loop is None else [work.in_loop]), *work.in_threads]
-    is_sole = len(requests) == 1 and (work.in_loop is not None or loss is Loss.CRASHED)
+    is_certain = loss is not Loss.OUT_OF_MEMORY  # all that the gateway keeps has used its memory
+    is_sole = is_certain and len(requests) == 1 and (work.in_loop is not None or loss is Loss.CRASHED)
     refusal = Refusal.REQUEST if is_sole else Refusal.OPERATION
     if loss is Loss.KILLED:
         refusal = Refusal.NOTHING

@@ -17,9 +17,10 @@ from gateway.authentication.client_certificates import (
 from gateway.authentication.client_certificates import CertificateSettings as CertificateMethodSettings
 from gateway.authentication.jwt_tokens import JwtMethod
 from gateway.authentication.jwt_tokens import JwtSettings as JwtMethodSettings
-from gateway.authentication.method import Method, Naming
+from gateway.authentication.method import CredentialKind, Method, Naming
 from gateway.authentication.source import SourceError
 from gateway.authentication.token_file import TokenFileMethod
+from gateway.authentication.unavailable import UnavailableMethod
 from lodge.authentication_settings import (
     CertificateSettings,
     JwtSettings,
@@ -37,7 +38,7 @@ Methods = Mapping[Any, Method]
 """The authentication methods by their settings, in the order of the setting."""
 
 
-def open_methods(settings: ServeSettings, opened: Methods | None = None) -> Methods:
+def open_methods(settings: ServeSettings, opened: Methods | None = None, *, may_be_missing: bool = False) -> Methods:
     """Return the authentication methods of the settings.
 
     The function reads files and contacts servers.
@@ -45,6 +46,7 @@ def open_methods(settings: ServeSettings, opened: Methods | None = None) -> Meth
     Args:
         settings: The settings.
         opened: The methods that are in use. Methods whose settings have not changed are reused.
+        may_be_missing: Whether a method that cannot be used is replaced by one that refuses all logins.
 
     Raises:
         SettingError: If a method cannot be used.
@@ -53,12 +55,20 @@ def open_methods(settings: ServeSettings, opened: Methods | None = None) -> Meth
     for position, method in enumerate(settings.authentication, start=1):
         in_use = (opened or {}).get(method)
         try:
-            methods[method] = in_use if in_use is not None else _open(method, settings)
+            is_open = in_use is not None and not isinstance(in_use, UnavailableMethod)
+            methods[method] = in_use if in_use is not None and is_open else _open(method, settings)
         except (SourceError, ValueError) as error:  # ValueError: a path contains a NUL character, for example
-            raise SettingError(
-                f"Method {position} ({method.kind}) of the setting authentication cannot be used: {error}"
-            ) from None
+            problem = f"Method {position} ({method.kind}) of the setting authentication cannot be used: {error}"
+            if not may_be_missing:
+                raise SettingError(problem) from None
+            _log.error("authentication_method_missing", reason=problem)
+            methods[method] = UnavailableMethod(method.kind, _reads(method))
     return methods
+
+
+def _reads(method: MethodSettings) -> CredentialKind:
+    is_certificate = isinstance(method, CertificateSettings)
+    return CredentialKind.CERTIFICATE if is_certificate else CredentialKind.BEARER_TOKEN
 
 
 def _open(method: MethodSettings, settings: ServeSettings) -> Method:

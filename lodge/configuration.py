@@ -13,10 +13,12 @@ Guarantees:
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 import structlog
 
 from gateway.authentication.method import Method
+from gateway.authentication.unavailable import UnavailableMethod
 from gateway.errors import GatewayError
 from lodge.authentication import (
     Methods,
@@ -31,6 +33,7 @@ from lodge.settings import ServeSettings
 from lodge.workspace_settings import workspaces_from
 from workspace.workspaces import Workspace, Workspaces
 
+_RETRY_SECONDS = 5.0
 _FIXED = ServeSettings.model_fields.keys() - {"workspace", "writable_workspace", "authentication"}
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -44,26 +47,51 @@ class Configuration:
         workspaces: The workspaces that are defined in the settings.
         read_settings: A function that reads the options, the environment variables and the configuration file again.
             It raises SettingError if a setting is invalid.
+        keep: A function that keeps the settings and workspaces after a reload, for a gateway that replaces this one.
     """
 
     def __init__(
-        self, settings: ServeSettings, workspaces: Workspaces, read_settings: Callable[[], ServeSettings]
+        self,
+        settings: ServeSettings,
+        workspaces: Workspaces,
+        read_settings: Callable[[], ServeSettings],
+        keep: Callable[[tuple[ServeSettings, Workspaces]], None] = lambda accepted: None,
     ) -> None:
+        self._keep = keep
+        self._changing = asyncio.Lock()
         self.settings = settings
         self.workspaces = workspaces
         self.methods: Methods = {}
         self._read_settings = read_settings
 
-    def open_authentication(self) -> None:
+    def open_authentication(self, *, replaces_gateway: bool = False) -> None:
         """Create the authentication methods at the start.
 
         The method reads files and contacts servers.
+
+        Args:
+            replaces_gateway: Whether this gateway replaces another one. Then a method that cannot be opened refuses all
+                logins until :meth:`open_missing_methods` has opened it.
 
         Raises:
             SettingError: If a method cannot be used, or if a method is missing.
         """
         check_listen_address(self.settings)
-        self.methods = open_methods(self.settings)
+        self.methods = open_methods(self.settings, may_be_missing=replaces_gateway)
+
+    async def open_missing_methods(self, apply: Callable[[Workspaces, Sequence[Method]], Awaitable[None]]) -> None:
+        """Open the authentication methods that could not be opened at the start, as soon as that is possible.
+
+        Args:
+            apply: See :meth:`reload`.
+        """
+        while any(isinstance(method, UnavailableMethod) for method in self.methods.values()):
+            await asyncio.sleep(_RETRY_SECONDS)
+            async with self._changing:
+                methods = await asyncio.to_thread(open_methods, self.settings, self.methods, may_be_missing=True)
+                with suppress(GatewayError, OSError):
+                    await apply(self.workspaces, method_list(methods))
+                    self.methods = methods
 
     async def reload(self, apply: Callable[[Workspaces, Sequence[Method]], Awaitable[None]]) -> Sequence[str] | None:
         """Read the settings again and apply the changes to workspaces and authentication methods.
@@ -77,6 +105,10 @@ class Configuration:
         Returns:
             A description of each change. None if the new settings cannot be used.
         """
+        async with self._changing:
+            return await self._reload(apply)
+
+    async def _reload(self, apply: Callable[[Workspaces, Sequence[Method]], Awaitable[None]]) -> Sequence[str] | None:
         try:
             settings, workspaces, methods, ignored = await asyncio.to_thread(self._read)
             await apply(workspaces, method_list(methods))
@@ -87,6 +119,7 @@ class Configuration:
             _log.warning("settings_need_restart", settings=ignored)
         changed = [*changes(self.workspaces, workspaces), *method_changes(self.methods, methods)]
         self.settings, self.workspaces, self.methods = settings, workspaces, methods
+        self._keep((settings, workspaces))
         _log.info("configuration_reloaded", changed=changed)
         return changed
 

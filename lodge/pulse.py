@@ -8,6 +8,8 @@ Guarantees:
 1. A gateway whose event loop responds is never stuck.
 2. Only time in which the watcher ran counts.
 3. While a thread of the gateway is ready to run, only the processor time that the gateway gets counts.
+   ``silent_seconds`` also counts the time in which the gateway waits for a processor. The watcher limits it, because a
+   gateway that can no longer renew its lease loses its sessions, whatever the reason is.
 4. While a debugger has stopped the gateway, no time counts.
 
 Not guaranteed: that a gateway that waits for memory on a swap device, or for a disk, is not considered stuck.
@@ -57,6 +59,10 @@ class Pulse:
 
     Args:
         period_seconds: The usual time between two calls of :meth:`observe`.
+
+    Attributes:
+        stuck_seconds: How long the gateway has been stuck.
+        silent_seconds: How long the event loop has not responded.
     """
 
     def __init__(self, period_seconds: float) -> None:
@@ -64,7 +70,7 @@ class Pulse:
         self._beats = -1
         self._processor_seconds: float | None = None
         self._observed_seconds = 0.0
-        self.stuck_seconds = 0.0
+        self.stuck_seconds = self.silent_seconds = 0.0
 
     def observe(self, beats: int, read_state: Callable[[], ProcessState], now_seconds: float) -> float:
         """Record one moment.
@@ -78,15 +84,16 @@ class Pulse:
             How long the gateway has been stuck, in seconds.
         """
         if beats != self._beats:
-            self.stuck_seconds, self._processor_seconds = 0.0, None
+            self.stuck_seconds, self.silent_seconds, self._processor_seconds = 0.0, 0.0, None
         else:
             state, before = read_state(), self._processor_seconds
             self._processor_seconds = state.processor_seconds
             step = min(now_seconds - self._observed_seconds, self._longest_step_seconds)
-            if _RUNNABLE in state.threads:
-                used = 0.0 if before is None else state.processor_seconds - before
-                step = min(step, max(used, 0.0))
             if _TRACED not in state.threads:
+                self.silent_seconds += step
+                if _RUNNABLE in state.threads:
+                    used = 0.0 if before is None else state.processor_seconds - before
+                    step = min(step, max(used, 0.0))
                 self.stuck_seconds += step
         self._beats, self._observed_seconds = beats, now_seconds
         return self.stuck_seconds

@@ -80,12 +80,14 @@ class FromWatcher:
         work: The memory in which the gateway notes on which requests it works.
         suspicions: The requests on which the gateways before this one worked when they were lost.
         spark: The local Spark server, or None if the gateway uses other backends.
+        reloads: Whether a reload was requested since the start of the watcher.
     """
 
     signs: LifeSigns
     work: CurrentWork
     suspicions: Sequence[Suspicion]
     spark: LocalSpark | None
+    reloads: bool
 
 
 async def serve(configuration: Configuration, log_output: LogOutput, watcher: FromWatcher) -> None:
@@ -119,7 +121,7 @@ async def _serve(
     signs, spark = watcher.signs, watcher.spark
     settings, workspaces, before = configuration.settings, configuration.workspaces, signs.identity
     forbid_core_dumps()
-    await asyncio.to_thread(configuration.open_authentication)
+    await asyncio.to_thread(configuration.open_authentication, replaces_gateway=before is not None)
     log_risks(settings)
     async with AsyncExitStack() as stack:
         audit = Audit(stack.enter_context(open_audit_log(settings)))
@@ -161,6 +163,10 @@ async def _serve(
             print(f"Lodge is ready at {addresses.url}", flush=True)
             if addresses.certificate_url is not None:
                 print(f"Clients with certificates connect to {addresses.certificate_url}", flush=True)
+        if watcher.reloads:
+            reload.set()  # the former gateway may have been lost in the reload
+        opening = asyncio.create_task(configuration.open_missing_methods(gateway.reload))
+        stack.callback(opening.cancel)
         await _reload_on_request(configuration, reload, gateway, audit)
 
 

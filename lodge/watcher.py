@@ -43,10 +43,12 @@ import structlog
 from gateway.current_work import CurrentWork
 from gateway.life_signs import Identity, LifeSigns
 from gateway.suspicions import Loss, Suspicion, suspect
+from lodge.accepted_settings import AcceptedSettings
 from lodge.children import REQUESTS, Child, ForkedChild, stop_child
 from lodge.embedded_spark import EmbeddedSpark, StoppedError, embedded_spark
 from lodge.errors import LodgeError, StartError, report
 from lodge.logs import set_up_logs
+from lodge.memory_kills import MemoryKills
 from lodge.memory_protection import forbid_core_dumps
 from lodge.pulse import ProcessState, Pulse
 from lodge.reaper_process import environment_for
@@ -61,6 +63,12 @@ _FAULTS = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL
 _PERIOD_SECONDS = 0.5
 _SLOW_SECONDS = 60.0
 """How long a gateway may take without a sign of life while it starts or stops, if the stall limit is not longer."""
+
+_STARVED_LEASES = 2.0
+"""For how many lease durations a gateway may be silent while it waits for a processor.
+
+Then its thread no longer renews the lease (:mod:`gateway.sessions.lease_thread`), so its sessions would end.
+"""
 
 _REAPER_STOP_SECONDS = 10
 _HEALTHY_SECONDS = 60.0
@@ -137,8 +145,10 @@ class Watcher:
         self._work = CurrentWork()
         self._suspicions: Sequence[Suspicion] = ()
         self._was_reload_requested = False
+        self._accepted = AcceptedSettings()
         self._before: Identity | None = None
         self._pulse = Pulse(_PERIOD_SECONDS)
+        self._memory_kills = MemoryKills()
         self._killed: int | None = None
         self._was_stopped = False
         self._gateway = KeptProcess(self._start_gateway)
@@ -183,6 +193,7 @@ class Watcher:
                 if self._settings.reaper and self._has_been_ready():
                     self._keep_reaper()
             self._take_signal()
+            self._memory_kills.observe(time.monotonic())
             if self._spark is not None and not self._signs.is_stopping:
                 try:
                     self._spark.require_running()
@@ -212,8 +223,10 @@ class Watcher:
         if self._signs.identity != self._before:  # it was ready, so it has written those of the gateway before it
             self._suspicions = ()
         loss = Loss.CRASHED if -status in _FAULTS else Loss.KILLED
-        if pid == self._killed and not self._was_stopped:
-            loss = Loss.STUCK
+        if pid == self._killed:
+            loss = Loss.KILLED if self._was_stopped else Loss.STUCK
+        elif -status == signal.SIGKILL and self._memory_kills.have_happened():
+            loss = Loss.OUT_OF_MEMORY
         found = suspect(self._work.read(), loss, secrets.token_hex(8))
         self._suspicions = (*self._suspicions, *found)[-_MOST_SUSPICIONS:]
         self._work.clear()
@@ -262,12 +275,13 @@ class Watcher:
         if process is None or process.pid == self._killed:
             return
         limit_seconds = self._settings.stall_limit.total_seconds()
+        starved_limit_seconds = max(limit_seconds, _STARVED_LEASES * self._settings.lease_duration.total_seconds())
         identity = self._signs.identity
         if identity is None or identity == self._before or self._signs.is_stopping:
-            limit_seconds = max(limit_seconds, _SLOW_SECONDS)
+            limit_seconds, starved_limit_seconds = max(limit_seconds, _SLOW_SECONDS), float("inf")
         stuck_seconds = self._pulse.observe(self._signs.beats, lambda: ProcessState.read(process.pid), time.monotonic())
-        if stuck_seconds >= limit_seconds:
-            _log.error("gateway_stuck", pid=process.pid, seconds=round(stuck_seconds, 1))
+        if stuck_seconds >= limit_seconds or self._pulse.silent_seconds >= starved_limit_seconds:
+            _log.error("gateway_stuck", pid=process.pid, seconds=round(self._pulse.silent_seconds, 1))
             self._killed = process.pid
             self._was_stopped = ProcessState.read(process.pid).is_stopped
             process.send_signal(signal.SIGKILL)
@@ -296,20 +310,9 @@ class Watcher:
         return ForkedChild(lambda: _reported(self._become_reaper), "lodge-reaper")
 
     def _current_settings(self) -> tuple[ServeSettings, Workspaces]:
-        """Return the settings for a process that starts now.
-
-        If a reload was requested, the settings are read again, like at the reload. Call this only in a fork, because it
-        uses the storage.
-
-        Raises:
-            LodgeError: If the settings are not valid now. The process is then started again later.
-        """
-        if not self._was_reload_requested:
-            return self._settings, self._workspaces
-
-        from lodge.configuration import checked_reload  # noqa: PLC0415 - slow to load
-
-        return checked_reload(self._settings, self._read_settings())
+        """Return the settings for a process that starts now: those that a gateway accepted last."""
+        accepted: tuple[ServeSettings, Workspaces] | None = self._accepted.read()
+        return accepted or (self._settings, self._workspaces)
 
     def _run_gateway(self) -> None:
         """Run the gateway, in the process that was forked for it."""
@@ -324,8 +327,8 @@ class Watcher:
         freeze_loaded_objects()
         output = set_up_logs(self._settings.log_level)
         spark = None if self._spark is None else LocalSpark(self._spark.address, self._spark_token)
-        from_watcher = FromWatcher(self._signs, self._work, self._suspicions, spark)
-        configuration = Configuration(*self._current_settings(), self._read_settings)
+        from_watcher = FromWatcher(self._signs, self._work, self._suspicions, spark, self._was_reload_requested)
+        configuration = Configuration(*self._current_settings(), self._read_settings, self._accepted.write)
         asyncio.run(serve(configuration, output, from_watcher))
 
     def _become_reaper(self) -> None:

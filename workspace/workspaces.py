@@ -18,7 +18,7 @@ Source: [temporary-tables §4.1], [temporary-tables §5.1.3], [temporary-tables 
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -157,6 +157,12 @@ class Workspaces:
     by_name: Mapping[str, Workspace]
     temporary: Workspace
     former_roots: tuple[StoragePath, ...] = ()
+    _most_parts: int = field(init=False, repr=False, compare=False)
+    _most_characters: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_most_parts", max(name.count(".") + 1 for name in self.by_name))
+        object.__setattr__(self, "_most_characters", max(len(comparable_name(name)) for name in self.by_name))
 
     @classmethod
     def from_uris(
@@ -207,11 +213,15 @@ class Workspaces:
     def match(self, parts: Sequence[str]) -> tuple[Workspace, int] | None:
         """Return the workspace at the beginning of a multipart name.
 
+        The cost does not depend on the number of parts, which a client chooses.
+
         Returns:
             The workspace and the number of parts that form its name, or None if no workspace matches.
         """
-        for count in range(len(parts), 0, -1):
+        for count in range(min(len(parts), self._most_parts), 0, -1):
             name = ".".join(parts[:count])
+            if len(name) > self._most_characters:  # a comparable name is never shorter than the name
+                continue
             found = self.by_name.get(name) or self._match_in_any_case(name)
             if found is not None:
                 return found, count

@@ -28,6 +28,7 @@ from gateway.sql.execute_immediate import ExecuteImmediate
 from gateway.sql.identifier_clauses import evaluate_identifier_clause
 from gateway.sql.lexer import VARIABLE_START, Token
 from gateway.sql.parameters import Parameters
+from gateway.sql.piecewise_search import is_found
 from gateway.sql.statements import IdentifierClause
 
 _CHANGES = ("drop", "alter", "create", "replace", "insert", "truncate", "cache", "merge", "update", "delete")
@@ -73,7 +74,7 @@ def may_embed_statement(text: str, place: TextPlace) -> bool:
     lowered = text.lower()
     is_command = place is TextPlace.COMMAND
     words, pattern = (RUNNING_WORDS, _RUNNING) if is_command else (CHANGING_WORDS, _CHANGING)
-    return any(word in lowered for word in words) and pattern.search(text) is not None
+    return any(word in lowered for word in words) and is_found(pattern, text)
 
 
 class EmbeddedStatements:

@@ -56,17 +56,18 @@ class PathChecks:
         self._pools = pools
         self._cached: tuple[Workspaces, PathFence] | None = None
 
-    async def check(self, data: bytes, messages: Sequence[Message]) -> None:
+    async def check(self, data: bytes | None, messages: Sequence[Message], size_bytes: int) -> None:
         """Check the paths in a request.
 
         Args:
-            data: The encoded request. Its size decides whether the check runs in a thread.
+            data: The encoded request, in which the words of subqueries are searched. None if a part is compressed.
             messages: The decoded parts of the request.
+            size_bytes: The decompressed size of these parts. It decides whether the check runs in a thread.
 
         Raises:
             GatewayError: If a path may lead into the default temporary workspace.
         """
-        texts = await self._pools.parse(len(data) // _BYTES_PER_CHARACTER, self._find, data, messages)
+        texts = await self._pools.parse(size_bytes // _BYTES_PER_CHARACTER, self._find, data, messages)
         if texts:
             await self._check_texts(texts)
 
@@ -130,8 +131,8 @@ class PathChecks:
         texts += [each for value in values if "`" in value for each in find_path_texts(value)]
         return list(self._own_texts(texts))
 
-    def _find(self, data: bytes, messages: Sequence[Message]) -> Sequence[PathText]:
-        with_expressions = _SUBQUERIES.matches_now(data)
+    def _find(self, data: bytes | None, messages: Sequence[Message]) -> Sequence[PathText]:
+        with_expressions = data is None or _SUBQUERIES.matches_now(data)
         texts: list[PathText] = []
         for message in messages:
             texts += self._own_texts(find_plan_paths(message, with_expressions=with_expressions))

@@ -103,14 +103,15 @@ class RequestResolver:
         Raises:
             GatewayError: If a name cannot be resolved, or the plan is not allowed.
         """
-        is_compressed = decoded.compressed is not None
-        resolver = await self._get_needed_resolver(request.data, decoded.plan, get_resolver, is_needed=is_compressed)
+        resolver = await self._get_needed_resolver(
+            request.data, decoded.plan, get_resolver, is_needed=decoded.is_compressed
+        )
         if resolver is None or not await self._workspaces.reads.run_or_abandon(resolver.resolve, decoded.plan):
             return request
-        if uses_engine(decoded.plan):
+        if await self._pools.decode(decoded.size_bytes, uses_engine, decoded.plan):
             await self._plannings.run(request.key, request.decode_without_plan(), resolver.plan_scans(decoded.plan))
         encoded = await self._plans.encode(decoded)
-        return await self._pools.decode(len(request.data), request.with_plan, encoded)
+        return await self._pools.decode(len(encoded), request.with_plan, encoded)
 
     async def resolve_analysis(self, key: SessionKey, request: bytes, get_resolver: GetResolver) -> "ResolvedAnalysis":
         """Resolve the names in an ``AnalyzePlan`` request.
@@ -125,8 +126,8 @@ class RequestResolver:
             UnreadablePlanError: If a plan is too deep to decode.
         """
         async with self._plans.decode_analysis(request) as analysis:
-            await self._paths.check(request, analysis.messages)
             message, is_compressed = analysis.message, bool(analysis.compressed)
+            await self._paths.check(None if is_compressed else request, analysis.messages, analysis.size_bytes)
             if not is_compressed and not await self._may_concern_lodge(request):
                 return ResolvedAnalysis(request)
             resolver = await self._get_needed_resolver(request, message, get_resolver, is_needed=is_compressed)
@@ -137,10 +138,10 @@ class RequestResolver:
             scans: list[ScanSummary] = []
             plan_scans = resolver.explain_scans if message.HasField("explain") else resolver.plan_scans
             for plan, compressed in analysis.compressed:
-                scans += await self._plan_scans(key, plan_scans, compressed.plan)
+                scans += await self._plan_scans(key, plan_scans, compressed.plan, compressed.size_bytes)
                 plan.CopyFrom(compressed.to_plan())
-            scans += await self._plan_scans(key, plan_scans, message)
-            return ResolvedAnalysis(await self._pools.decode(len(request), message.SerializeToString), scans)
+            scans += await self._plan_scans(key, plan_scans, message, len(request))
+            return ResolvedAnalysis(await self._pools.decode(analysis.size_bytes, message.SerializeToString), scans)
 
     async def resolve_deep_plan(
         self,
@@ -170,7 +171,8 @@ class RequestResolver:
                 raise error
             plan = await self._pools.plans.run(DeepPlan, request, kind)
             command = plan.decode_command()
-            await self._paths.check(request, [*plan.parts, *([] if command is None else [command])])
+            parts = [*plan.parts, *([] if command is None else [command])]
+            await self._paths.check(request, parts, len(request))
             if command is None and not await self._may_concern_lodge(request):
                 return request
             resolver = await get_resolver()
@@ -179,15 +181,17 @@ class RequestResolver:
             if not await self._workspaces.reads.run_or_abandon(_resolve_parts, plan, resolver):
                 return request
             for part in plan.parts:
-                await self._plan_scans(key, resolver.plan_scans, part)
+                await self._plan_scans(key, resolver.plan_scans, part, len(request))
             return await self._pools.decode(len(request), plan.encode)
         except UnreadablePlanError:
             await self._refuse_unreadable(error, get_resolver)
             return request
 
-    async def _plan_scans(self, key: SessionKey, plan_scans: _PlanScans, message: Message) -> Sequence[ScanSummary]:
+    async def _plan_scans(
+        self, key: SessionKey, plan_scans: _PlanScans, message: Message, size_bytes: int
+    ) -> Sequence[ScanSummary]:
         """Plan the scans of a request without an operation. A stop or an interrupt of all operations ends this."""
-        if not uses_engine(message):
+        if not await self._pools.decode(size_bytes, uses_engine, message):
             return await plan_scans(message)
         return await self._plannings.run(key, base_pb2.ExecutePlanRequest(), plan_scans(message))
 

@@ -63,7 +63,7 @@ async def find_schemas(
 
     def take(rows: bytes) -> None:
         nonlocal rows_left, bytes_left
-        found = decode_rows(rows, _COLUMNS, max_rows=rows_left, max_bytes=bytes_left)
+        found = decode_rows(rows, _COLUMNS, max_rows=rows_left, max_bytes=bytes_left, max_values=len(files))
         rows_left -= len(found)
         bytes_left -= len(rows)
         findings.extend(found)
@@ -94,7 +94,7 @@ async def find_place(backend: BackendSession, options: Mapping[str, str], confli
     found: list[Mapping[str, Any]] = []
 
     async def take(rows: bytes) -> None:
-        found.extend(decode_rows(rows, _COLUMNS, max_rows=1 - len(found)))
+        found.extend(decode_rows(rows, _COLUMNS, max_rows=1 - len(found), max_values=1))
 
     try:
         await backend.execute(_build_plan({**options, **of_conflict}, [conflict.file]), on_rows=take)

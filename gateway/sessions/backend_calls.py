@@ -10,8 +10,10 @@ import structlog
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
+from gateway.backend_answers import MAX_CONTROL_BYTES, decode_answer
 from gateway.backends import SERVICE
 from gateway.error_status import session_gone_condition
+from gateway.errors import GatewayError
 from gateway.sessions.session import Session
 
 _TIMEOUT_SECONDS = 10.0
@@ -59,7 +61,12 @@ async def find_activity(session: Session) -> Activity:
             return Activity.NONE
         log.warning("session_state_unknown", reason=f"{error.code().name}: {error.details()}")
         return Activity.UNREACHABLE if error.code() in _UNREACHABLE else Activity.POSSIBLE
-    statuses = base_pb2.GetStatusResponse.FromString(data).operation_statuses
+    try:
+        answer = decode_answer(base_pb2.GetStatusResponse, data, session.backend.address, MAX_CONTROL_BYTES)
+    except GatewayError as error:
+        log.warning("session_state_unknown", reason=str(error))
+        return Activity.POSSIBLE
+    statuses = answer.operation_statuses
     return Activity.POSSIBLE if any(status.state in _RUNNING for status in statuses) else Activity.NONE
 
 

@@ -26,16 +26,17 @@ from gateway.sql.execute_immediate import find_execute_immediate
 from gateway.sql.identifier_clauses import resolve_identifier_clauses
 from gateway.sql.lexer import DEFAULT_DIALECT, VARIABLE_START, Dialect, Token, TokenKind, tokenize
 from gateway.sql.parameters import NO_PARAMETERS, Parameters, StringEvaluator
+from gateway.sql.piecewise_search import is_found
 from gateway.sql.string_literals import read_string
 
-_QUOTED_PART = r"\.\s*(?:[`\"]|/\*|--)"
+_QUOTED_PART = r"\.\s*(?:[`\"]|/\*|--|\Z)"
 _KEYWORDS = (
     *("add", "archives?", "copy", "directory", "files?", "identifier", "immediate", "inpath", "jars?", "location"),
     *("list_files", "options", "path", "properties", "dbproperties", "read_files", "refresh", "tblproperties"),
     *("declare", "set"),
 )
 _MAY_CONTAIN_PATH = re.compile(
-    rf"{_QUOTED_PART}|\b(?:{'|'.join(_KEYWORDS)})\b|\bwith\b\s*(?:\(|/\*|--)|://|(?-i:[\u0131\u017f])", re.IGNORECASE
+    rf"{_QUOTED_PART}|\b(?:{'|'.join(_KEYWORDS)})\b|\bwith\b\s*(?:\(|/\*|--|\Z)|://|(?-i:[\u0131\u017f])", re.IGNORECASE
 )
 _NEEDED_WORDS = (
     *("`", '"', "://", "\u0131", "\u017f", "add", "archive", "copy", "declare", "directory", "file", "identifier"),
@@ -63,6 +64,10 @@ _CONSTANTS = frozenset({"TRUE", "FALSE", "NULL"})
 _MAX_DEPTH = 3
 _MAX_QUALIFIER = 16
 _MAX_ADJACENT = 100
+_MAX_ADDED_CHARACTERS = 1_000_000
+"""How many characters the paths of all statements ``ADD`` in a text may have. Each may reach to the end of the text."""
+
+_ADDED_KIND = re.compile(r"\s*+\S++\s++(?P<path>\S)")
 
 
 class TextUse(enum.Enum):
@@ -99,7 +104,7 @@ def may_contain_path(sql: str) -> bool:
     lowered = sql.lower()
     if not any(word in lowered for word in _NEEDED_WORDS):
         return False
-    return _MAY_CONTAIN_PATH.search(sql) is not None
+    return is_found(_MAY_CONTAIN_PATH, sql)
 
 
 def use_of_option(key: str) -> TextUse:
@@ -269,12 +274,17 @@ def _find_raw_texts(sql: str, tokens: Sequence[Token]) -> Iterator[PathText]:
     ones.
     """
     uses = set()
+    added_characters = 0
     for index, token in enumerate(tokens):
         if token.keyword not in _RAW_STATEMENTS or not _begins_statement(tokens, index):
             continue
         use = TextUse.VALUE if token.keyword == "SET" else TextUse.PATH
-        if token.keyword == "ADD":
-            yield from _find_added_path(sql, token.end)
+        if token.keyword == "ADD" and added_characters <= _MAX_ADDED_CHARACTERS:
+            for added in _find_added_path(sql, token.end):
+                added_characters += len(added.text)
+                yield added
+            if added_characters > _MAX_ADDED_CHARACTERS:
+                yield PathText(UNKNOWN, TextUse.PATH)
         if use in uses:
             continue
         uses.add(use)
@@ -285,14 +295,18 @@ def _find_raw_texts(sql: str, tokens: Sequence[Token]) -> Iterator[PathText]:
 
 def _find_added_path(sql: str, begin: int) -> Iterator[PathText]:
     """Yield the text of ``ADD`` as one path with blanks: up to a semicolon, and to the end if this can be a path."""
-    semicolon = sql.find(";", begin)
-    texts = [sql[begin:semicolon]] if semicolon >= 0 else []
-    if len(sql) - begin <= MAX_PATH_CHARACTERS or not texts:
-        texts.append(sql[begin:])
-    for text in texts:
-        words = text.split(None, 1)
-        if len(words) == 2:
-            yield PathText(_replace_variables(words[1].strip(" ;'\"")), TextUse.PATH)
+    kind = _ADDED_KIND.match(sql, begin)
+    if kind is None:
+        return
+    semicolon = sql.find(";", kind.start("path"), kind.start("path") + MAX_PATH_CHARACTERS)
+    ends = [semicolon] if semicolon >= 0 else []
+    if len(sql) - begin <= MAX_PATH_CHARACTERS or not ends:
+        ends.append(len(sql))
+    for end in ends:
+        text = sql[kind.start("path") : min(end, kind.start("path") + MAX_PATH_CHARACTERS + 1)]
+        if len(text) <= MAX_PATH_CHARACTERS:  # a longer text is refused for its length
+            text = text.strip(" ;'\"")
+        yield PathText(_replace_variables(text), TextUse.PATH)
 
 
 def _begins_statement(tokens: Sequence[Token], index: int) -> bool:

@@ -41,6 +41,9 @@ _STRICT = {"columnNameOfCorruptRecord": "\x01malformed\x01", "mode": "FAILFAST"}
 No table has a column with the given name for malformed rows.
 """
 
+_MAX_VALUE_CHARACTERS = 4096
+_MAX_OPTIONS = 100
+
 
 @dataclass(frozen=True, slots=True)
 class StorageFormat:
@@ -70,7 +73,8 @@ class StorageFormat:
             statement: The options in the statement that creates the table.
 
         Raises:
-            GatewayError: If an option is not allowed.
+            GatewayError: If an option is not allowed, is too long, or there are too many. The session record, which
+                every change writes again, contains all options.
         """
         known = {key.lower(): key for key in self.allowed}
         named: dict[str, str] = {}
@@ -83,7 +87,20 @@ class StorageFormat:
                     f"Tables stored as [{self.name}] do not support the option [{key}]. Use one of: "
                     f"{', '.join(sorted(self.allowed))}.",
                 )
+            if len(value) > _MAX_VALUE_CHARACTERS:
+                raise GatewayError(
+                    "LODGE_TABLE_OPTIONS",
+                    "42000",
+                    f"The option [{key}] has a value of {len(value):,} characters. The maximum is "
+                    f"{_MAX_VALUE_CHARACTERS:,}. Use a shorter value.",
+                )
             named[name or key] = value
+        if len(named) > _MAX_OPTIONS:
+            raise GatewayError(
+                "LODGE_TABLE_OPTIONS",
+                "42000",
+                f"The table has {len(named):,} options. The maximum is {_MAX_OPTIONS:,}. Use fewer options.",
+            )
         return {**self.defaults, **named}
 
 

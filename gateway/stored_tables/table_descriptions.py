@@ -27,7 +27,7 @@ from workspace.workspaces import NotFileBasedError, Workspace
 DESCRIPTION_FILE = ".lodge-table.json"
 """The file name of a table description. Readers of raw files ignore this file."""
 
-_MAX_BYTES = 4 * 1024 * 1024
+_MAX_BYTES = 1024 * 1024
 
 GLOB = re.compile(r"[*?\[\]{}\\]")
 """The characters that make Spark interpret a path as a pattern."""
@@ -113,13 +113,18 @@ def build_permanent_scan(path: Path) -> relations_pb2.Relation | None:
 
 def list_permanent_tables(workspace: Workspace) -> Sequence[str]:
     """Return the names of the permanent tables in a workspace."""
-    with suppress(OSError, NotFileBasedError), file_systems.access(workspace), os.scandir(workspace.root) as entries:
-        return sorted(
-            entry.name
-            for entry in entries
-            if entry.is_dir(follow_symlinks=False) and TableDescription.read(Path(entry.path)) is not None
-        )
-    return ()
+    names = []
+    with suppress(OSError, NotFileBasedError), file_systems.listing(workspace) as progress:
+        for name in _list_directories(workspace):
+            progress()
+            if TableDescription.read(workspace.root / name) is not None:
+                names.append(name)
+    return names
+
+
+def _list_directories(workspace: Workspace) -> Sequence[str]:
+    with os.scandir(workspace.root) as entries:
+        return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
 
 
 def _has_user_defined_type(value: object) -> bool:

@@ -345,7 +345,8 @@ def _break_gateway_process(scene: Scene, harm: Callable[[Replica], None], chosen
     gateway = chosen or scene.random.choice(scene.site.gateways)
     before = gateway.replica_id()
     harm(gateway)
-    scene.site.wait_until(lambda: gateway.replica_id() != before, f"{gateway.name} is replaced by its watcher")
+    what = f"{gateway.name} is replaced by its watcher"
+    scene.site.wait_until(lambda: gateway.replica_id() != before, what, scene.absence_seconds)
 
 
 @contextmanager

@@ -142,13 +142,18 @@ class Site:
     def replicas(self) -> Sequence[Replica]:
         return [*self.gateways, *self.reapers]
 
-    def wait_until(self, condition: Callable[[], object], what: str) -> None:
+    def wait_until(self, condition: Callable[[], object], what: str, more_seconds: float = 0.0) -> None:
         """Wait until a condition holds, at most as long as the removal of a lost session may take.
+
+        Args:
+            condition: The condition.
+            what: A description of the condition, for the error.
+            more_seconds: How much longer to wait, because of a fault at the same time.
 
         Raises:
             ClusterError: The condition did not hold in time. The message contains ``what``.
         """
-        deadline = time.monotonic() + self.times.lost_seconds + SLACK_SECONDS
+        deadline = time.monotonic() + self.times.lost_seconds + SLACK_SECONDS + more_seconds
         while not condition():
             if time.monotonic() > deadline:
                 raise ClusterError(f"Not in time: {what}")

@@ -22,7 +22,7 @@ def encode(*batches: pa.RecordBatch, **options: object) -> bytes:
 
 
 def decode(data: bytes) -> object:
-    return decode_rows(data, COLUMNS, max_rows=10)
+    return decode_rows(data, COLUMNS, max_rows=10, max_values=10)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,12 @@ def test_false_offsets_of_lists_are_refused() -> None:
     offsets = pa.py_buffer(b"".join(offset.to_bytes(4, "little") for offset in (0, 2_000_000_000, 1)))
     values = pa.Array.from_buffers(pa.list_(pa.int32()), 2, [None, offsets], children=[pa.array([1], pa.int32())])
     with pytest.raises(BackendRowsError, match="cannot be decoded"):
-        decode_rows(encode(pa.RecordBatch.from_arrays([values], names=["files"])), {"files": is_integers}, max_rows=10)
+        decode_rows(
+            encode(pa.RecordBatch.from_arrays([values], names=["files"])),
+            {"files": is_integers},
+            max_rows=10,
+            max_values=10,
+        )
 
 
 def test_text_that_is_not_utf_8_is_refused() -> None:
@@ -98,6 +103,12 @@ def test_too_many_rows_or_bytes_are_refused() -> None:
         decode(data)
     with pytest.raises(BackendRowsError, match=r"sent \d+ bytes of rows. At most 100 were expected"):
         decode_rows(data, COLUMNS, max_rows=100, max_bytes=100)
+
+
+def test_too_many_values_in_lists_are_refused() -> None:
+    batch = pa.RecordBatch.from_pylist([{**ROWS[0], "files": list(range(11))}], SCHEMA)
+    with pytest.raises(BackendRowsError, match="lists with more than 10 values"):
+        decode(encode(batch))
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -19,7 +19,7 @@ from gateway.authentication.identity import Identity
 from gateway.backends import SERVICE
 from gateway.current_work import CurrentWork
 from gateway.drain import Drain
-from gateway.errors import GatewayError, limit_exceeded
+from gateway.errors import GatewayError, fenced, limit_exceeded
 from gateway.request_pools import RequestPools
 from gateway.service import SparkConnectService
 from gateway.statement_audit import StatementAudit
@@ -54,6 +54,9 @@ class Sessions:
     async def open(self, _: object) -> None:
         if self._error is not None:
             raise self._error
+
+    async def open_existing(self, key: object) -> None:
+        await self.open(key)
 
 
 @asynccontextmanager
@@ -142,3 +145,14 @@ async def test_other_refused_requests_have_no_event(log: Log) -> None:
     async with serve(log.audit, AdmissionLimits(), limit_exceeded("sessions", 1, "max_sessions", 1)) as channel:
         await refuse(channel, "Config")
     assert log.events() == []
+
+
+@pytest.mark.parametrize("method", ["ReattachExecute", "ExecutePlan"])
+async def test_only_a_reattachment_to_a_fenced_gateway_is_repeated(log: Log, method: str) -> None:
+    """A client whose gateway was lost must not believe that its statement has failed."""
+    request = base_pb2.ReattachExecuteRequest(session_id=SESSION, operation_id=SESSION).SerializeToString()
+    async with serve(log.audit, AdmissionLimits(), fenced()) as channel:
+        with pytest.raises(aio.AioRpcError, match="LODGE_LEASE_LOST") as raised:
+            await channel.unary_stream(SERVICE + method)(request).read()
+    is_repeated = raised.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert is_repeated == (method == "ReattachExecute")

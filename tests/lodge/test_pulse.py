@@ -38,6 +38,15 @@ def test_gateway_that_computes_is_stuck_for_its_processor_time() -> None:  # 3
     assert stuck_seconds([(0.5, 1, RUNNABLE, 1.0)] * 9) == 4.0, "two threads are not twice as stuck"
 
 
+def test_gateway_that_waits_for_a_processor_is_silent() -> None:  # 3
+    pulse = Pulse(PERIOD_SECONDS)
+    for moment in range(9):
+        pulse.observe(1, lambda: ProcessState(RUNNABLE, 7.0), moment * PERIOD_SECONDS)
+    assert (pulse.stuck_seconds, pulse.silent_seconds) == (0.0, 4.0)
+    pulse.observe(2, lambda: ProcessState(RUNNABLE, 7.0), 9 * PERIOD_SECONDS)
+    assert pulse.silent_seconds == 0
+
+
 def test_pause_of_the_watcher_does_not_count() -> None:  # 2
     assert stuck_seconds([(3600.0, 1, WAITING, 0.0)]) == 2 * PERIOD_SECONDS
 

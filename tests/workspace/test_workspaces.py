@@ -71,3 +71,16 @@ def test_writable_workspace_must_be_writable(data: Path) -> None:
     Workspaces.from_uris(uris, "dfs.tmp")
     with pytest.raises(WorkspaceSettingError, match=r"\[a\] is not writable"):
         Workspaces.from_uris(uris, "dfs.tmp", ["a"])
+
+
+def test_workspace_at_the_beginning_of_a_name_is_found(workspaces: Workspaces) -> None:
+    """Names can have any number of parts, of any length. A quadratic search would not end in the time of a test."""
+    temporary = workspaces.temporary
+    first, _, second = temporary.name.partition(".")
+    assert workspaces.match([first, second, "t"]) == (temporary, 2)
+    assert workspaces.match([first.upper(), second.upper()]) == (temporary, 2)
+    assert workspaces.match([temporary.name, "t"]) == (temporary, 1)
+    assert workspaces.match([first, second] + ["a"] * 1_000_000) == (temporary, 2)
+    assert workspaces.match(["a"] * 1_000_000) is None
+    assert workspaces.match(["a" * 1_000_000, second]) is None
+    assert workspaces.match([]) is None

@@ -1,5 +1,6 @@
 """Requests with a path into the temporary workspace are refused and audited."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql.types import StructType
 from gateway.audit import Audit
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError
+from gateway.names import path_checks
 from gateway.names.path_checks import PathChecks
 from gateway.plan_decoding import MAX_FIELDS
 from gateway.pools import Pool
@@ -66,7 +68,7 @@ def scan(path: str | Path, schema: str = "") -> base_pb2.Plan:
 
 
 async def check(checks: PathChecks, plan: base_pb2.Plan) -> None:
-    await checks.check(plan.SerializeToString(), [plan])
+    await checks.check(plan.SerializeToString(), [plan], 100)
 
 
 async def is_refused(checks: PathChecks, plan: base_pb2.Plan) -> bool:
@@ -93,6 +95,28 @@ async def test_names_in_workspaces_are_left_to_name_resolution(checks):
     for name in ("dfs.`*`", "dfs.tmp.`*`", "DFS.`tmp/x`", "dfs.tmp.`.lodge`", f"dfs.`tmp/{SESSION}`"):
         assert not await is_refused(checks, sql(f"select * from {name}")), name
     assert await is_refused(checks, sql(f"select * from parquet.`tmp/{SESSION}`"))
+
+
+@pytest.mark.asyncio
+async def test_expressions_of_compressed_plans_are_examined(checks, root):
+    """The bytes of the request do not show the words of a subquery."""
+    plan = base_pb2.Plan()
+    expression = plan.root.project.expressions.add().expression_string
+    expression.expression = f"(select count(*) from parquet.`{root}/*`)"
+    with pytest.raises(GatewayError, match="LODGE_PATH_REFUSED"):
+        await checks.check(None, [plan], plan.ByteSize())
+
+
+@pytest.mark.asyncio
+async def test_size_after_decompression_decides_about_the_thread(checks, monkeypatch):
+    threads = []
+    monkeypatch.setattr(
+        path_checks, "find_plan_paths", lambda *_, **__: threads.append(threading.current_thread()) or ()
+    )
+    for size_bytes in (100, 10_000_000):
+        await checks.check(b"", [base_pb2.Plan()], size_bytes)
+    assert threads[0] is threading.current_thread()
+    assert threads[1] is not threading.current_thread()
 
 
 @pytest.mark.asyncio

@@ -23,12 +23,12 @@ from lodge.cli import main
 
 check = PathChecks.check
 
-async def changed(self, data, plans):
+async def changed(self, data, plans, size_bytes):
     if b"freezes" in data:
         ctypes.PyDLL(None).sleep(100_000)
     if b"crashes" in data:
         os.kill(os.getpid(), signal.SIGSEGV)
-    return await check(self, data, plans)
+    return await check(self, data, plans, size_bytes)
 
 PathChecks.check = changed
 sys.exit(main())

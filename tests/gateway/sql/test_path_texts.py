@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.authorization.path_fence import UNKNOWN, PathFence
+from gateway.authorization.path_fence import MAX_PATH_CHARACTERS, UNKNOWN, PathFence
 from gateway.sql.parameters import Parameters
 from gateway.sql.path_texts import TextUse, find_name_paths, find_path_texts, may_contain_path, use_of_option
 
@@ -246,3 +246,24 @@ def test_any_path_is_decided_without_error(path):
     fence.refuses(path)
     fence.refuses_real(path)
     assert fence.refuses(f"/a/b/{path.replace('..', '')}") or ".." in path or "\\" in path
+
+
+@pytest.mark.parametrize("count", [10_000, 40_000])
+def test_paths_of_many_added_files_have_a_limited_length(count):
+    found = list(find_path_texts("begin " + "do add " * count + "jar /x; end"))
+    assert sum(len(each.text) for each in found) < 4_000_000 + 20 * count
+    assert any(each.text == UNKNOWN for each in found), "the rest is refused"
+
+
+@pytest.mark.parametrize("blanks", [1, 5_000])
+def test_path_of_an_added_file_is_found_after_any_blanks(blanks):
+    found = [each.text for each in find_path_texts(f"add jar{' ' * blanks}'/secret dir/x';")]
+    assert "/secret dir/x" in found
+    long = [each.text for each in find_path_texts("add jar " + "'" * 2 * MAX_PATH_CHARACTERS + "/secret dir/x")]
+    assert any(len(text) > MAX_PATH_CHARACTERS for text in long), "it is refused for its length"
+
+
+@pytest.mark.parametrize("offset", range(-8, 3))
+@pytest.mark.parametrize("end", ["with   (path = '/x')", "with" + " " * 70_000 + "(path = '/x')", "x://", "a.\n`/x`"])
+def test_path_is_found_wherever_it_begins_in_a_long_text(offset, end):
+    assert may_contain_path("select " + "a" * (32 * 1024 - 8 + offset) + " " + end)

@@ -1,0 +1,34 @@
+"""The settings that the running gateway uses, for the gateway that replaces it.
+
+After a reload that is refused, the configuration file contains settings with which no gateway can start. The watcher
+does not read settings itself, because that may block. So each gateway keeps the settings that it has accepted in memory
+that it shares with its watcher.
+"""
+
+import hashlib
+import os
+import pickle
+from typing import Any
+
+_DIGEST_BYTES = 32
+
+
+class AcceptedSettings:
+    """A place for one value that can be pickled. The memory is lost with the last process that uses it."""
+
+    def __init__(self) -> None:
+        self._file = os.memfd_create("lodge-settings")
+
+    def write(self, value: Any) -> None:
+        """Replace the value. A process that ends meanwhile leaves no value."""
+        content = pickle.dumps(value)
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, hashlib.sha256(content).digest() + content, 0)
+
+    def read(self) -> Any | None:
+        """Return the value. None if there is none."""
+        stored = os.pread(self._file, os.fstat(self._file).st_size, 0)
+        digest, content = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
+        if hashlib.sha256(content).digest() != digest:
+            return None
+        return pickle.loads(content)  # noqa: S301 - written by a process that this one has started

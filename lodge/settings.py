@@ -242,8 +242,8 @@ class ServeSettings(ReapSettings):
         timedelta(seconds=10),
         ge=timedelta(seconds=2),
         description="A gateway that does not respond for this time is killed and restarted at the same address. Its "
-        "sessions and their temporary tables remain. Time in which the machine gives it no processor does not count. "
-        "At least 2s. Default: 10s.",
+        "sessions and their temporary tables remain. Time in which the machine gives it no processor counts only after "
+        "twice the lease duration, because its lease would lapse then. At least 2s. Default: 10s.",
     )
     drain_timeout: setting_types.Duration = Field(
         timedelta(seconds=45),

@@ -1,11 +1,13 @@
 """A real ``lodge serve`` with authentication: its start, its reload, and what reaches the backend."""
 
 import json
+import os
 import re
 import signal
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from tests.fixture_types import Eventually
 from tests.gateway.test_pass_through import EchoBackend, echo_server
 from tests.identity.methods import change_token, create_token
 from tests.identity.provider import IdentityProvider
+from tests.watched import gateway_of
 
 CONFIG = "/spark.connect.SparkConnectService/Config"
 CALL_SECONDS = 30
@@ -120,6 +123,31 @@ def test_only_valid_tokens_reach_the_backend(
     assert ada not in log
     assert bob not in log
     assert {line["principal"] for line in serving.lines("session_started")} == {"ada", "bob"}
+
+
+@pytest.mark.slow
+def test_gateway_is_replaced_although_a_token_file_is_broken(serving: Serving, eventually: Eventually) -> None:
+    """It keeps the sessions of all principals. Logins are refused with an error after which clients try again."""
+    token = create_token(serving.tokens, "ada")
+    serving.write(f"authentication: [{{kind: tokens, file: {serving.tokens}}}]")
+    serving.start()
+    valid = serving.tokens.read_text()
+    serving.tokens.write_text("tokens: [")
+    os.kill(gateway_of(serving.process.pid), signal.SIGKILL)
+    eventually(lambda: len(serving.lines("gateway_started")) == 2, "the gateway is replaced")
+    assert serving.lines("authentication_method_missing")
+    with pytest.raises(grpc.RpcError, match="LODGE_AUTHENTICATION_UNAVAILABLE") as refused:
+        serving.call(token)
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    serving.tokens.write_text(valid)
+
+    def accepts() -> bool:
+        with suppress(grpc.RpcError):
+            serving.call(token)
+            return True
+        return False
+
+    eventually(accepts, "the file is read again")
 
 
 @pytest.mark.slow

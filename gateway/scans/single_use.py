@@ -147,6 +147,12 @@ MAX_BYTES = 64 * 1024
 """The maximum size of a message, because it is visited on the event loop."""
 
 
+_MAX_COMPARED_CHARACTERS = 1_000_000
+"""How many characters of a text are compared with aliases. This happens on the event loop. Scans of larger statements
+count as read several times.
+"""
+
+
 def is_executed_once(message: Message) -> bool:
     """Return whether a message is a query or a write of a DataFrame.
 
@@ -201,7 +207,7 @@ def _find(relation: Relation, dialect: Dialect) -> Iterator[Relation]:
 def _find_in_text(statement: relations_pb2.WithRelations, dialect: Dialect) -> Iterator[Relation]:
     """Return the scans that a SQL text reads once, by their aliases."""
     text = statement.root.sql.query
-    if VARIABLE_START in text:
+    if VARIABLE_START in text or len(statement.references) * len(text) > _MAX_COMPARED_CHARACTERS:
         return
     tokens = skip_explain(tokenize(text, dialect))
     if not (has_single_queries(tokens) and _is_plain(tokens)):

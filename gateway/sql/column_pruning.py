@@ -11,7 +11,9 @@ Source: [spark-sql-grammar selectClause], [spark-sql-grammar primaryExpression],
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
+from itertools import accumulate
 
 from gateway.sql.lexer import Token, TokenKind
 
@@ -20,6 +22,8 @@ _DOUBTFUL = frozenset(
 )
 _MAY_BE_PATTERN = re.compile(r"[^\w\s-]")
 _WORD = re.compile(r"\w+")
+_MAX_NAMES, _MAX_CHARACTERS = 1000, 32 * 1024
+"""Limits of the mentioned names, of which each scan of the statement gets a copy."""
 
 
 def find_mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, int]]) -> frozenset[str] | None:
@@ -30,10 +34,10 @@ def find_mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, i
         spans: The start and end of each reference to a scan. The parts of these references are not column names.
 
     Returns:
-        The names. None if the statement may need any column.
+        The names. None if the statement may need any column, or mentions very many names.
     """
     names: set[str] = set()
-    words = [token for token in tokens if not any(start <= token.start < end for start, end in spans)]
+    words = _outside(tokens, spans)
     if _has_bare_from(words) or not any(token.keyword == "SELECT" for token in words):
         return None  # for example DESCRIBE and SHOW COLUMNS, which need all columns without naming them
     for index, token in enumerate(words):
@@ -49,7 +53,20 @@ def find_mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, i
             names.update(word.casefold() for word in _WORD.findall(token.value))
         elif token.value:
             names.add(token.value.casefold())
-    return frozenset(names)
+    is_small = len(names) <= _MAX_NAMES and sum(map(len, names)) <= _MAX_CHARACTERS
+    return frozenset(names) if is_small else None
+
+
+def _outside(tokens: Sequence[Token], spans: Collection[tuple[int, int]]) -> Sequence[Token]:
+    """Return the tokens that do not begin in a span. Both are read once, because a client chooses their numbers."""
+    starts = [start for start, _ in sorted(spans)]
+    ends = list(accumulate((end for _, end in sorted(spans)), max))
+
+    def is_outside(token: Token) -> bool:
+        before = bisect_right(starts, token.start)
+        return before == 0 or ends[before - 1] <= token.start
+
+    return list(filter(is_outside, tokens))
 
 
 def _has_bare_from(words: Sequence[Token]) -> bool:

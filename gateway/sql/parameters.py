@@ -5,6 +5,7 @@ The values come from string literals and from the parameters of the statement.
 Source: [spark-sql-grammar stringLit], [spark-sql-grammar parameterMarker], ``PosParameterizedQuery``.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -40,8 +41,7 @@ class StringEvaluator:
     def __init__(self, tokens: Sequence[Token], parameters: Parameters, dialect: Dialect = DEFAULT_DIALECT) -> None:
         self._parameters = parameters
         self._dialect = dialect
-        markers = (token for token in tokens if token.is_symbol("?"))
-        self._ordinals = {token.start: ordinal for ordinal, token in enumerate(markers)}
+        self._offsets = [token.start for token in tokens if token.is_symbol("?")]
 
     def evaluate(self, expression: Sequence[Token]) -> str | None:
         """Return the value of an expression. None if only Spark can compute the value.
@@ -71,7 +71,7 @@ class StringEvaluator:
 
     def find_positions(self, start: int, end: int) -> Sequence[int]:
         """Return the ordinals of the ``?`` parameters between two offsets."""
-        return [ordinal for offset, ordinal in self._ordinals.items() if start <= offset < end]
+        return range(bisect_left(self._offsets, start), bisect_left(self._offsets, end))
 
     def _read_operand(self, expression: Sequence[Token], position: int) -> tuple[str, int] | None:
         """Return the value of a literal or parameter, and the position after it."""
@@ -79,7 +79,7 @@ class StringEvaluator:
         if token.kind is TokenKind.STRING:
             value = read_string(token.value, self._dialect)
         elif token.is_symbol("?"):
-            ordinal = self._ordinals[token.start]
+            ordinal = bisect_left(self._offsets, token.start)
             values = self._parameters.positional
             value = values[ordinal] if ordinal < len(values) else None
         elif token.is_symbol(":") and position + 1 < len(expression):

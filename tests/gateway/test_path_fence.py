@@ -1,5 +1,8 @@
 """Clients cannot read or write the temporary workspace by path."""
 
+from random import Random
+from string import ascii_letters
+
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.connect import functions as sf
@@ -114,10 +117,14 @@ def test_deep_plan_with_path_into_the_workspace_is_refused(victim, other):
 
 
 def test_compressed_plan_with_path_into_the_workspace_is_refused(victim, other):
+    letters = "".join(Random(1).choices(ascii_letters, k=3000))  # noqa: S311 - compressed bytes without a word
+    query = other.range(1).select(sf.expr(f"(select max(a) from parquet.`{victim}`) /* {letters} */"))
     other.conf.set("spark.connect.session.planCompression.threshold", "1")
     try:
         refused(other.read.parquet(str(victim)).collect)
         refused(lambda: other.read.parquet(str(victim)).schema)
+        refused(query.collect)
+        refused(lambda: query.schema)
     finally:
         other.conf.unset("spark.connect.session.planCompression.threshold")
 

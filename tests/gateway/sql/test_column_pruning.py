@@ -4,6 +4,7 @@ import pytest
 
 from gateway.sql.column_pruning import find_mentioned_names
 from gateway.sql.lexer import tokenize
+from gateway.sql.parameters import NO_PARAMETERS, StringEvaluator
 
 SCAN = "dfs.`a/b.csv`"
 
@@ -69,3 +70,32 @@ def test_mentioned_columns_are_found(sql, wanted):
 )
 def test_statement_that_may_need_any_column_reads_all(sql):
     assert names(sql) is None
+
+
+def test_tokens_in_any_span_are_no_columns():
+    tokens = tokenize("select a from x y z where b")
+    assert find_mentioned_names(tokens, [(14, 19), (14, 15), (16, 17)]) == {"select", "a", "from", "where", "b"}
+
+
+def test_statement_with_very_many_names_reads_all():
+    assert find_mentioned_names(tokenize(f"select {', '.join(f'c{n}' for n in range(1001))} from t"), []) is None
+    assert find_mentioned_names(tokenize(f"select {'c' * 40_000} from t"), []) is None
+
+
+def test_many_tokens_and_references_take_linear_time(assert_linear_time):
+    def find(text):
+        tokens = tokenize(text)
+        find_mentioned_names(tokens, [(token.start, token.end) for token in tokens if token.value == "r"])
+
+    assert_linear_time(find, "select a, r " * 500, "select a, r " * 4000)
+
+
+def test_many_parameters_are_found_in_linear_time(assert_linear_time):
+    def find(text):
+        tokens = tokenize(text)
+        strings = StringEvaluator(tokens, NO_PARAMETERS)
+        assert [ordinal for token in tokens for ordinal in strings.find_positions(token.start, token.end)] == list(
+            range(text.count("?"))
+        )
+
+    assert_linear_time(find, "? a " * 500, "? a " * 4000)

@@ -13,7 +13,8 @@ loop worked on a request
 crashed while it worked on one request  The same
 did not respond or crashed otherwise    Their operations, which clients send again by themselves. A user can run the
                                         statements again.
-was killed while memory ran out         The same
+was killed while memory ran out, or     The same
+did not get a processor for too long
 was killed from outside otherwise       Nothing. Most of these requests are innocent.
 ======================================  =============================================================================
 
@@ -41,11 +42,13 @@ class Loss(enum.Enum):
     Attributes:
         STUCK: It did not respond.
         CRASHED: It ended because of a fault in itself, such as a segmentation fault.
+        STARVED: It did not respond, but mostly because it did not get a processor.
         OUT_OF_MEMORY: The kernel ended processes because memory ran out, so probably also this one.
         KILLED: Another process ended or stopped it.
     """
 
     STUCK = enum.auto()
+    STARVED = enum.auto()
     OUT_OF_MEMORY = enum.auto()
     CRASHED = enum.auto()
     KILLED = enum.auto()
@@ -73,7 +76,7 @@ def suspect(work: Work, loss: Loss, loss_id: str) -> Sequence[Suspicion]:
         loss_id: Names the loss.
     """
     requests = [*([] if work.in_loop is None else [work.in_loop]), *work.in_threads]
-    is_certain = loss is not Loss.OUT_OF_MEMORY  # all that the gateway keeps has used its memory
+    is_certain = loss in (Loss.STUCK, Loss.CRASHED)  # memory and processors run out because of others, too
     is_sole = is_certain and len(requests) == 1 and (work.in_loop is not None or loss is Loss.CRASHED)
     refusal = Refusal.REQUEST if is_sole else Refusal.OPERATION
     if loss is Loss.KILLED:

@@ -150,7 +150,7 @@ class Watcher:
         self._pulse = Pulse(_PERIOD_SECONDS)
         self._memory_kills = MemoryKills()
         self._killed: int | None = None
-        self._was_stopped = False
+        self._loss_of_killed = Loss.STUCK
         self._gateway = KeptProcess(self._start_gateway)
         self._reaper = KeptProcess(self._start_reaper)
         self._spark: EmbeddedSpark | None = None
@@ -224,7 +224,7 @@ class Watcher:
             self._suspicions = ()
         loss = Loss.CRASHED if -status in _FAULTS else Loss.KILLED
         if pid == self._killed:
-            loss = Loss.KILLED if self._was_stopped else Loss.STUCK
+            loss = self._loss_of_killed
         elif -status == signal.SIGKILL and self._memory_kills.have_happened():
             loss = Loss.OUT_OF_MEMORY
         found = suspect(self._work.read(), loss, secrets.token_hex(8))
@@ -280,10 +280,12 @@ class Watcher:
         if identity is None or identity == self._before or self._signs.is_stopping:
             limit_seconds, starved_limit_seconds = max(limit_seconds, _SLOW_SECONDS), float("inf")
         stuck_seconds = self._pulse.observe(self._signs.beats, lambda: ProcessState.read(process.pid), time.monotonic())
-        if stuck_seconds >= limit_seconds or self._pulse.silent_seconds >= starved_limit_seconds:
+        is_stuck = stuck_seconds >= limit_seconds
+        if is_stuck or self._pulse.silent_seconds >= starved_limit_seconds:
             _log.error("gateway_stuck", pid=process.pid, seconds=round(self._pulse.silent_seconds, 1))
             self._killed = process.pid
-            self._was_stopped = ProcessState.read(process.pid).is_stopped
+            was_stopped = ProcessState.read(process.pid).is_stopped
+            self._loss_of_killed = Loss.KILLED if was_stopped else Loss.STUCK if is_stuck else Loss.STARVED
             process.send_signal(signal.SIGKILL)
 
     def _stop_gateway(self) -> None:

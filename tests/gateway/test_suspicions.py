@@ -72,12 +72,13 @@ def test_request_that_ends_a_second_gateway_is_refused_in_each_form() -> None:
     assert not refused(found, BYSTANDER, operation_id="a new statement")
 
 
-def test_request_with_which_memory_ran_out_is_not_sent_again_by_itself() -> None:
-    """What a person sends again is refused only if memory runs out again."""
-    once = suspects_after((Loss.OUT_OF_MEMORY, [CULPRIT]))
+@pytest.mark.parametrize("loss", [Loss.OUT_OF_MEMORY, Loss.STARVED])
+def test_request_with_which_memory_or_processors_ran_out_is_not_sent_again_by_itself(loss: Loss) -> None:
+    """What a person sends again is refused only if that happens again."""
+    once = suspects_after((loss, [CULPRIT]))
     assert refused(once, CULPRIT)
     assert not refused(once, CULPRIT, operation_id="a new statement")
-    twice = suspects_after((Loss.OUT_OF_MEMORY, [CULPRIT]), (Loss.OUT_OF_MEMORY, [CULPRIT]))
+    twice = suspects_after((loss, [CULPRIT]), (loss, [CULPRIT]))
     assert refused(twice, CULPRIT, operation_id="a new statement")
 
 

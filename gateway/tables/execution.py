@@ -227,14 +227,14 @@ class StatementExecutor:
         """Check that this replica may complete a statement.
 
         Raises:
-            GatewayStoppingError: If the lease has lapsed, and the replica hands over its statements. Another replica
-                completes the statement.
+            GatewayStoppingError: If the lease has lapsed, and the replica stops. Another replica completes the
+                statement.
             GatewayError: If the lease has lapsed otherwise.
         """
         try:
             self._sessions.require_lease(session)
         except GatewayError:
-            self._drain.require_not_stopping()
+            self._drain.require_open()
             raise
 
     async def _take_over(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> None:

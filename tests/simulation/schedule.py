@@ -193,6 +193,11 @@ class Schedule:
         self.process = None
         self.now = max(self.now, end)
 
+    def describe(self) -> str:
+        """Return the state as a text for people."""
+        coming = ", ".join(f"{when:.3f} {action} of {process}" for when, _, action, process in self._events[:10])
+        return f"At {self.now:.3f} s, after {self.steps} steps, running: {self.process}, coming: {coming or 'nothing'}"
+
     def close(self, processes: "list[Process]") -> None:
         """Unwind the code of all processes. Nothing that it tries has an effect."""
         self.is_closed = True

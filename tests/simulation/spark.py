@@ -88,6 +88,7 @@ class SparkServer:
         self._count = count
         self._sessions: dict[tuple[str, str], _Session] = {}
         self._closed_sessions: dict[tuple[str, str], str] = {}
+        self._unknown: set[str] = set()
         self.longest_job_seconds = 1.0
         self.longest_late_write_seconds = 0.0
 
@@ -108,7 +109,9 @@ class SparkServer:
         return None if session is None else session.views
 
     def writes_continue(self, user_id: str, session_id: str, operation_id: str) -> bool:
-        """Return whether an operation of a session runs or has succeeded."""
+        """Return whether an operation of a session runs or has succeeded, and nobody was told that it is unknown."""
+        if operation_id in self._unknown:  # a gateway may undo it, even if another gateway starts it later
+            return False
         session = self._sessions.get((user_id, session_id))
         operation = None if session is None else session.operations.get(operation_id)
         return operation is not None and operation.should_write and not isinstance(operation.answer, Exception)
@@ -170,6 +173,7 @@ class SparkServer:
     def _reattach(self, session: _Session, operation_id: str, reply: Reply) -> None:
         operation = session.operations.get(operation_id)
         if operation is None:
+            self._unknown.add(operation_id)
             reply(_spark_error("INVALID_HANDLE.OPERATION_NOT_FOUND", "The operation does not exist."))
         elif operation.answer is None:
             operation.waiting.append(reply)

@@ -24,6 +24,7 @@ from workspace.records import SessionRecord
 
 _Result = TypeVar("_Result")
 _POLL_SECONDS = 0.01
+_DEADLINE_SECONDS = 120.0
 
 
 class Model:
@@ -46,8 +47,20 @@ class Model:
         self._thread.join()
 
     def call(self, work: Callable[[], _Result]) -> _Result:
-        """Run work that blocks in virtual time, from any thread, and return its result."""
-        return self.submit(work).result()
+        """Run work that blocks in virtual time, from any thread, and return its result.
+
+        Raises:
+            AssertionError: If it does not end. The message contains the state of the model.
+        """
+        future = self.submit(work)
+        try:
+            return future.result(_DEADLINE_SECONDS)
+        except TimeoutError as error:
+            if future.done():  # the work has raised it
+                raise
+            process = self._process
+            state = f"{process.workers}, dead: {process.is_dead}, alive: {self._thread.is_alive()}"
+            raise AssertionError(f"{work} has not ended. {process.schedule.describe()}, {state}") from error
 
     def submit(self, work: Callable[[], _Result]) -> "Future[_Result]":
         future: Future[_Result] = Future()

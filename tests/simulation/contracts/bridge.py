@@ -12,6 +12,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from greenlet import GreenletExit
+
 from tests.simulation import threads
 from tests.simulation.api_server import ApiServer
 from tests.simulation.network import Network
@@ -27,13 +29,18 @@ _POLL_SECONDS = 0.01
 _DEADLINE_SECONDS = 120.0
 
 
+class ModelClosedError(Exception):
+    """Work of a model did not end before the model."""
+
+
 class Model:
     """A simulated API server and the thread that runs it; a context manager."""
 
     def __init__(self, *, lists_one_by_one: bool = False) -> None:
         self.api = ApiServer()
         self._lists_one_by_one = lists_one_by_one
-        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], None]]] = queue.SimpleQueue()
+        self._is_closing = self._is_closed = False
         self._is_ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
 
@@ -43,8 +50,10 @@ class Model:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._calls.put(None)
+        self._is_closing = True
         self._thread.join()
+        self._is_closed = True
+        self._refuse_calls()
 
     def call(self, work: Callable[[], _Result]) -> _Result:
         """Run work that blocks in virtual time, from any thread, and return its result.
@@ -68,10 +77,15 @@ class Model:
         def settle() -> None:
             try:
                 future.set_result(work())
+            except GreenletExit:
+                future.set_exception(ModelClosedError())
+                raise
             except Exception as error:  # noqa: BLE001 - the caller of the future gets it
                 future.set_exception(error)
 
-        self._calls.put(lambda: self._process.start(settle) and None)
+        self._calls.put((future, settle))
+        if self._is_closed:
+            self._refuse_calls()
         return future
 
     def set_unreachable(self, is_unreachable: bool) -> None:
@@ -91,16 +105,21 @@ class Model:
         threads.activate(schedule)
         self._is_ready.set()
         try:
-            while True:
+            while not self._is_closing:
                 with suppress(queue.Empty):
-                    call = self._calls.get(timeout=_POLL_SECONDS / 10)
-                    if call is None:
-                        return
-                    call()
+                    _, settle = self._calls.get(timeout=_POLL_SECONDS / 10)
+                    self._process.start(settle)
                 schedule.run_until(schedule.now + 1.0)
         finally:
             schedule.close([self._process])
             threads.deactivate()
+
+    def _refuse_calls(self) -> None:
+        """Refuse the calls that the thread of the model no longer takes."""
+        with suppress(queue.Empty):
+            while True:
+                future, _ = self._calls.get_nowait()
+                future.set_exception(ModelClosedError())
 
 
 class BridgedRecords:
@@ -148,8 +167,9 @@ class BridgedRecords:
                 yield events.get(timeout=_POLL_SECONDS)
             except queue.Empty:
                 continue
-        self._model.call(inner.set)
-        following.result()
+        with suppress(ModelClosedError):
+            self._model.call(inner.set)
+            following.result()
 
 
 class BridgedLeases:

@@ -77,7 +77,7 @@ class Work(NamedTuple):
 def digest_of(method: str, content: bytes | memoryview) -> str:
     """Return the digest of a request.
 
-    Only the beginning of a long request counts. Clients number the relations of each plan anew, so these numbers do not
+    Only the beginning of a long request counts. Clients give the relations of each plan new numbers, so these do not
     count. If their length changes, or if a client compresses the plan, equal requests have different digests.
 
     Args:

@@ -14,13 +14,13 @@ _DIGEST_BYTES = 32
 
 
 class AcceptedSettings:
-    """A place for one value that can be pickled. The memory is lost with the last process that uses it."""
+    """Shared memory for one value that can be pickled. It exists as long as a process uses it."""
 
     def __init__(self) -> None:
         self._file = os.memfd_create("lodge-settings")
 
     def write(self, value: Any) -> None:
-        """Replace the value. A process that ends meanwhile leaves no value."""
+        """Replace the value. A process that dies during the write leaves no value."""
         content = pickle.dumps(value)
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, hashlib.sha256(content).digest() + content, 0)

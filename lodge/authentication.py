@@ -55,8 +55,9 @@ def open_methods(settings: ServeSettings, opened: Methods | None = None, *, may_
     for position, method in enumerate(settings.authentication, start=1):
         in_use = (opened or {}).get(method)
         try:
-            is_open = in_use is not None and not isinstance(in_use, UnavailableMethod)
-            methods[method] = in_use if in_use is not None and is_open else _open(method, settings)
+            if in_use is None or isinstance(in_use, UnavailableMethod):
+                in_use = _open(method, settings)
+            methods[method] = in_use
         except (SourceError, ValueError) as error:  # ValueError: a path contains a NUL character, for example
             problem = f"Method {position} ({method.kind}) of the setting authentication cannot be used: {error}"
             if not may_be_missing:

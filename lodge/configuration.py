@@ -85,10 +85,12 @@ class Configuration:
         Args:
             apply: See :meth:`reload`.
         """
-        while any(isinstance(method, UnavailableMethod) for method in self.methods.values()):
+        while _count_missing(self.methods):
             await asyncio.sleep(_RETRY_SECONDS)
             async with self._changing:
                 methods = await asyncio.to_thread(open_methods, self.settings, self.methods, may_be_missing=True)
+                if _count_missing(methods) == _count_missing(self.methods):
+                    continue
                 with suppress(GatewayError, OSError):
                     await apply(self.workspaces, method_list(methods))
                     self.methods = methods
@@ -128,6 +130,10 @@ class Configuration:
         settings, workspaces = checked_reload(self.settings, read)
         ignored = sorted(name for name in _FIXED if getattr(read, name) != getattr(settings, name))
         return settings, workspaces, open_methods(settings, self.methods), ignored
+
+
+def _count_missing(methods: Methods) -> int:
+    return sum(isinstance(method, UnavailableMethod) for method in methods.values())
 
 
 def checked_reload(before: ServeSettings, read: ServeSettings) -> tuple[ServeSettings, Workspaces]:

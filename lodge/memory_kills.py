@@ -13,7 +13,7 @@ _COUNTER = "oom_kill"
 
 
 class MemoryKills:
-    """The number of such ends in the last seconds.
+    """The recent readings of the kernel's counter of processes that it ended because memory ran out.
 
     Args:
         file: The file with the counters of the kernel.

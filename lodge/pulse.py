@@ -9,7 +9,7 @@ Guarantees:
 2. Only time in which the watcher ran counts.
 3. While a thread of the gateway is ready to run, only the processor time that the gateway gets counts.
    ``silent_seconds`` also counts the time in which the gateway waits for a processor. The watcher limits it, because a
-   gateway that can no longer renew its lease loses its sessions, whatever the reason is.
+   gateway that cannot renew its lease loses its sessions.
 4. While a debugger has stopped the gateway, no time counts.
 
 Not guaranteed: that a gateway that waits for memory on a swap device, or for a disk, is not considered stuck.

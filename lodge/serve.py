@@ -32,7 +32,6 @@ from gateway.health import GatewayHealth
 from gateway.life_signs import Identity, LifeSigns
 from gateway.metrics import GatewayGauges, GatewayMetrics
 from gateway.server import Gateway
-from gateway.sessions.lease_thread import UNRESPONSIVE_LEASES
 from gateway.suspicions import Suspicion
 from lodge.audit_log import open_audit_log
 from lodge.authentication import log_risks, method_list
@@ -49,6 +48,7 @@ from lodge.stores import open_stores
 from lodge.tuning import raise_open_file_limit
 from workspace.http_endpoint import HttpEndpoint
 from workspace.identifiers import Principal
+from workspace.leases import UNRESPONSIVE_LEASES
 from workspace.root_identities import RootError
 from workspace.workspaces import Workspaces
 

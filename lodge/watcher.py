@@ -54,6 +54,7 @@ from lodge.pulse import ProcessState, Pulse
 from lodge.reaper_process import environment_for
 from lodge.settings import ServeSettings
 from lodge.workspace_settings import workspaces_from
+from workspace.leases import UNRESPONSIVE_LEASES
 from workspace.workspaces import Workspaces
 
 _STOP = frozenset({signal.SIGINT, signal.SIGTERM})
@@ -63,12 +64,6 @@ _FAULTS = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL
 _PERIOD_SECONDS = 0.5
 _SLOW_SECONDS = 60.0
 """How long a gateway may take without a sign of life while it starts or stops, if the stall limit is not longer."""
-
-_STARVED_LEASES = 2.0
-"""For how many lease durations a gateway may be silent while it waits for a processor.
-
-Then its thread no longer renews the lease (:mod:`gateway.sessions.lease_thread`), so its sessions would end.
-"""
 
 _REAPER_STOP_SECONDS = 10
 _HEALTHY_SECONDS = 60.0
@@ -275,7 +270,8 @@ class Watcher:
         if process is None or process.pid == self._killed:
             return
         limit_seconds = self._settings.stall_limit.total_seconds()
-        starved_limit_seconds = max(limit_seconds, _STARVED_LEASES * self._settings.lease_duration.total_seconds())
+        lease_seconds = self._settings.lease_duration.total_seconds()
+        starved_limit_seconds = max(limit_seconds, UNRESPONSIVE_LEASES * lease_seconds)  # then, the lease would lapse
         identity = self._signs.identity
         if identity is None or identity == self._before or self._signs.is_stopping:
             limit_seconds, starved_limit_seconds = max(limit_seconds, _SLOW_SECONDS), float("inf")
@@ -284,8 +280,10 @@ class Watcher:
         if is_stuck or self._pulse.silent_seconds >= starved_limit_seconds:
             _log.error("gateway_stuck", pid=process.pid, seconds=round(self._pulse.silent_seconds, 1))
             self._killed = process.pid
-            was_stopped = ProcessState.read(process.pid).is_stopped
-            self._loss_of_killed = Loss.KILLED if was_stopped else Loss.STUCK if is_stuck else Loss.STARVED
+            if ProcessState.read(process.pid).is_stopped:
+                self._loss_of_killed = Loss.KILLED
+            else:
+                self._loss_of_killed = Loss.STUCK if is_stuck else Loss.STARVED
             process.send_signal(signal.SIGKILL)
 
     def _stop_gateway(self) -> None:

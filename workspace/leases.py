@@ -31,6 +31,9 @@ from workspace.record_store import RecordsUnavailableError
 RenewalMark = NewType("RenewalMark", str)
 """An opaque value that changes each time a lease is renewed."""
 
+UNRESPONSIVE_LEASES = 2.0
+"""After how many lease durations a replica whose event loop stalls no longer renews its lease."""
+
 STOPPED = RenewalMark("stopped")
 """The renewal mark of a stopped lease. No renewal generates this value."""
 

@@ -28,10 +28,8 @@ import structlog
 
 from gateway.sessions.loop_monitor import LoopMonitor
 from gateway.sessions.replica_lease import ReplicaLease
+from workspace.leases import UNRESPONSIVE_LEASES
 from workspace.record_store import RecordsUnavailableError
-
-UNRESPONSIVE_LEASES = 2.0
-"""After how many lease durations of a stalled event loop the lease is no longer renewed."""
 
 _RENEWALS_PER_LEASE = 3
 _TICKS_PER_RENEWAL = 3

@@ -81,27 +81,23 @@ class StorageFormat:
         for key, value in statement.items():
             name = known.get(key.lower())
             if name is None and not key.lower().startswith(self.allowed_prefixes):
-                raise GatewayError(
-                    "LODGE_TABLE_OPTIONS",
-                    "42000",
+                raise _refused(
                     f"Tables stored as [{self.name}] do not support the option [{key}]. Use one of: "
-                    f"{', '.join(sorted(self.allowed))}.",
+                    f"{', '.join(sorted(self.allowed))}."
                 )
             if len(value) > _MAX_VALUE_CHARACTERS:
-                raise GatewayError(
-                    "LODGE_TABLE_OPTIONS",
-                    "42000",
+                raise _refused(
                     f"The option [{key}] has a value of {len(value):,} characters. The maximum is "
-                    f"{_MAX_VALUE_CHARACTERS:,}. Use a shorter value.",
+                    f"{_MAX_VALUE_CHARACTERS:,}. Use a shorter value."
                 )
             named[name or key] = value
         if len(named) > _MAX_OPTIONS:
-            raise GatewayError(
-                "LODGE_TABLE_OPTIONS",
-                "42000",
-                f"The table has {len(named):,} options. The maximum is {_MAX_OPTIONS:,}. Use fewer options.",
-            )
+            raise _refused(f"The table has {len(named):,} options. The maximum is {_MAX_OPTIONS:,}. Use fewer options.")
         return {**self.defaults, **named}
+
+
+def _refused(text: str) -> GatewayError:
+    return GatewayError("LODGE_TABLE_OPTIONS", "42000", text)
 
 
 STORAGE_FORMATS: Mapping[str, StorageFormat] = {

@@ -21,7 +21,6 @@ from gateway.connections.listener import Addresses
 from gateway.errors import GatewayError
 from gateway.requests import SessionKey
 from gateway.server import Gateway
-from gateway.sessions.lease_thread import UNRESPONSIVE_LEASES
 from gateway.sessions.peers import Peers
 from gateway.sessions.session import Session
 from tests.simulation.event_loop import ModelLoop
@@ -29,6 +28,7 @@ from tests.simulation.locations import ModelLocations
 from tests.simulation.records import ModelLeases, ModelSessionRecords
 from tests.simulation.schedule import Action, Process
 from workspace.identifiers import ReplicaId, SessionUuid
+from workspace.leases import UNRESPONSIVE_LEASES
 from workspace.records import SessionRecord
 
 

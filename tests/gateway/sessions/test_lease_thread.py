@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from gateway.sessions.lease_thread import UNRESPONSIVE_LEASES, LeaseThread
+from gateway.sessions.lease_thread import LeaseThread
 from gateway.sessions.loop_monitor import LoopMonitor
 from gateway.sessions.replica_lease import ReplicaLease
 from gateway.storage import Storage
@@ -15,7 +15,7 @@ from tests.gateway.sessions.lease_clock import LeaseClock
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.identifiers import ReplicaId
-from workspace.leases import STOPPED, LeaseStoppedError
+from workspace.leases import STOPPED, UNRESPONSIVE_LEASES, LeaseStoppedError
 
 LEASE_SECONDS = 9.0
 SECONDS = 60.0

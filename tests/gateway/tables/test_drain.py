@@ -42,6 +42,13 @@ def stop(gateway):
     gateway.process.wait(150)
 
 
+def require_table(running, spark):
+    """Check that a running statement creates the table ``t``, and end the session."""
+    assert running.join() == [("0_0", ROWS)]
+    assert spark.table("t").count() == ROWS
+    spark.stop()
+
+
 def test_other_gateway_completes_the_write_of_a_stopped_gateway(
     start_lodge, spark_server, connect_through_service, wait_until
 ):
@@ -103,9 +110,7 @@ def test_single_gateway_finishes_the_statement_before_it_stops(
     assert "statement_handed_over" not in gateway.log()
     successor = start_lodge(*TIMES, backend=spark_server, beside=gateway)
     service.forward_to(successor)
-    assert running.join() == [("0_0", ROWS)]
-    assert spark.table("t").count() == ROWS
-    spark.stop()
+    require_table(running, spark)
     wait_until(lambda: not successor.locations() and not successor.records(), "nothing is left")
 
 
@@ -129,9 +134,7 @@ def test_stopping_gateway_whose_lease_lapsed_hands_over(start_lodge, spark_serve
     assert "statement_handed_over" in gateway.log()
     successor = start_lodge(*TIMES, backend=spark_server, beside=gateway)
     service.forward_to(successor)
-    assert running.join() == [("0_0", ROWS)]
-    assert spark.table("t").count() == ROWS
-    spark.stop()
+    require_table(running, spark)
     wait_until(lambda: not successor.locations() and not successor.records(), "nothing is left")
 
 

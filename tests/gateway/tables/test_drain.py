@@ -10,6 +10,7 @@ import grpc
 import pytest
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 from pyspark.sql.connect.session import SparkSession
+from pyspark.sql.types import LongType
 
 from tests.gateway.tables.gateway_service import GatewayService
 from tests.gateway.tables.test_faults import ROWS, ConcurrentWrites, Running, slow, tables_on_disk, writes_begun
@@ -18,8 +19,7 @@ pytestmark = pytest.mark.slow
 
 LEASE_SECONDS = 15
 TIMES = ("--lease-duration", f"{LEASE_SECONDS}s")
-STREAMED = 150
-LONGEST_MILLISECONDS = 1500
+STREAMED = 20
 
 
 @pytest.fixture
@@ -70,28 +70,28 @@ def test_other_gateway_completes_the_write_of_a_stopped_gateway(
 
 
 def test_stream_of_results_continues_at_another_gateway(
-    start_lodge, spark_server, connect_through_service, connect, wait_until
+    start_lodge, spark_server, connect_through_service, tmp_path, wait_until
 ):
     gateway = start_lodge(*TIMES, backend=spark_server)
     peer = start_lodge(*TIMES, backend=spark_server, beside=gateway)
     service, spark = connect_through_service(gateway)
-    observer = connect(peer)
-    begun, hurries = (f"lodge.{uuid.uuid4()}" for _ in range(2))
+    waits, may_end = tmp_path / "waits", tmp_path / "may_end"
 
-    def is_set(key):
-        return f"java_method('java.lang.System', 'getProperty', '{key}') is not null"
+    def wait(row_id):
+        if row_id >= STREAMED // 2:
+            waits.touch()
+            end_seconds = time.monotonic() + 300
+            while not may_end.exists() and time.monotonic() < end_seconds:
+                time.sleep(0.1)
+        return row_id
 
-    def setting(key):
-        return f"java_method('java.lang.System', 'setProperty', '{key}', 'true')"
-
-    milliseconds = f"if({is_set(hurries)}, 0, {LONGEST_MILLISECONDS} + id * 0)"
-    sleep = f"java_method('java.lang.Thread', 'sleep', {milliseconds})"
-    running = Running(spark, f"select id, {setting(begun)} m, {sleep} s from range(0, {STREAMED}, 1, {STREAMED})")
-    wait_until(lambda: observer.sql(f"select {is_set(begun)}").collect()[0][0], "the first task has begun")
+    spark.udf.register("wait", wait, LongType())
+    running = Running(spark, f"select wait(id) from range(0, {STREAMED}, 1, {STREAMED})")
+    wait_until(waits.exists, "the first half of the tasks has ended")
     service.close()
     stop(gateway)
     assert running.outcome is None, "the gateway did not wait for the statement"
-    observer.sql(f"select {setting(hurries)}").collect()
+    may_end.touch()
     service.forward_to(peer)
     assert [row[0] for row in running.join()] == list(range(STREAMED))
     spark.stop()

@@ -73,8 +73,7 @@ class StorageFormat:
             statement: The options in the statement that creates the table.
 
         Raises:
-            GatewayError: If an option is not allowed, is too long, or there are too many. The session record, which
-                every change writes again, contains all options.
+            GatewayError: If an option is not allowed.
         """
         known = {key.lower(): key for key in self.allowed}
         named: dict[str, str] = {}
@@ -85,15 +84,27 @@ class StorageFormat:
                     f"Tables stored as [{self.name}] do not support the option [{key}]. Use one of: "
                     f"{', '.join(sorted(self.allowed))}."
                 )
+            named[name or key] = value
+        return {**self.defaults, **named}
+
+    def check_options(self, statement: Mapping[str, str]) -> None:
+        """Check the options in a statement that creates a table.
+
+        Raises:
+            GatewayError: If an option is not allowed or too long, or there are too many. The session record, which
+                every change writes again, contains all options.
+        """
+        self.options(statement)
+        for key, value in statement.items():
             if len(value) > _MAX_VALUE_CHARACTERS:
                 raise _refused(
                     f"The option [{key}] has a value of {len(value):,} characters. The maximum is "
                     f"{_MAX_VALUE_CHARACTERS:,}. Use a shorter value."
                 )
-            named[name or key] = value
-        if len(named) > _MAX_OPTIONS:
-            raise _refused(f"The table has {len(named):,} options. The maximum is {_MAX_OPTIONS:,}. Use fewer options.")
-        return {**self.defaults, **named}
+        if len(statement) > _MAX_OPTIONS:
+            raise _refused(
+                f"The table has {len(statement):,} options. The maximum is {_MAX_OPTIONS:,}. Use fewer options."
+            )
 
 
 def _refused(text: str) -> GatewayError:

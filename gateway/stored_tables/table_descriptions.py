@@ -27,7 +27,7 @@ from workspace.workspaces import NotFileBasedError, Workspace
 DESCRIPTION_FILE = ".lodge-table.json"
 """The file name of a table description. Readers of raw files ignore this file."""
 
-_MAX_BYTES = 1024 * 1024
+_MAX_BYTES = 4 * 1024 * 1024
 
 GLOB = re.compile(r"[*?\[\]{}\\]")
 """The characters that make Spark interpret a path as a pattern."""
@@ -49,15 +49,27 @@ class TableDescription:
     options: Mapping[str, str]
     owner_id: str = ""
 
-    def encode(self) -> str:
-        """Return the content of the table description file."""
+    def encode(self) -> bytes:
+        """Return the content of the table description file.
+
+        Raises:
+            GatewayError: If the description is too large to be read again.
+        """
         document = {
             "schema": self.schema.jsonValue(),
             "format": self.storage_format,
             "options": dict(self.options),
             "owner": self.owner_id,
         }
-        return json.dumps({"lodge_table": 1, **document}, indent=1)
+        content = json.dumps({"lodge_table": 1, **document}, indent=1).encode()
+        if len(content) > _MAX_BYTES:
+            raise GatewayError(
+                "LODGE_TABLE_DESCRIPTION",
+                "54000",
+                f"The columns and options of the table need {len(content):,} bytes. The maximum is {_MAX_BYTES:,}. "
+                "Use fewer columns or fewer options.",
+            )
+        return content
 
     @classmethod
     def read(cls, directory: Path) -> "TableDescription | None":

@@ -66,7 +66,7 @@ class NewTable:
             GatewayError: If the storage format does not exist, or does not support one of the options.
         """
         storage = find_storage_format(statement.storage_format or settings.store_format, name)
-        storage.options(statement.options)
+        storage.check_options(statement.options)
         return cls(
             name=name,
             query=query,

@@ -42,12 +42,15 @@ class Publication:
         workspace: The workspace of the table.
         name: The name of the table.
         description: The table description.
+
+    Raises:
+        GatewayError: If the description is too large.
     """
 
     def __init__(self, workspace: Workspace, name: str, description: TableDescription) -> None:
         self._workspace = workspace
         self._name = name
-        self._description = description
+        self._description = description.encode()
         self.is_done = False
 
     def run(self, source: Path) -> None:
@@ -71,7 +74,7 @@ class Publication:
                 f"contains a hard link or a file of another user: [{error.filename}]. Run the statement again. Nothing "
                 "except the statement may write to the directory.",
             ) from error
-        write_public_file(DESCRIPTION_FILE, self._description.encode().encode(), source)
+        write_public_file(DESCRIPTION_FILE, self._description, source)
         try:
             _move(source, self._workspace.root / self._name)
         except OSError as error:

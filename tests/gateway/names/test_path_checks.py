@@ -132,7 +132,7 @@ async def test_scan_of_a_permanent_table_passes_only_in_the_form_that_lodge_send
     for name in ("kept", SESSION):
         (root / name).mkdir()
         description = TableDescription(StructType(), "parquet", {})
-        (root / name / DESCRIPTION_FILE).write_text(description.encode())
+        (root / name / DESCRIPTION_FILE).write_bytes(description.encode())
     (root / "files").mkdir()
     assert not await is_refused(checks, scan(root / "kept", "a int"))
     for plan in (

@@ -78,6 +78,8 @@ def test_failed_creation_leaves_nothing(writer):
         ("using csv as select X'00' a", "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "0A000"),
         ("using delta as select 1 a", "LODGE_STORAGE_FORMAT", "0A000"),
         ("options (path '/tmp/x') as select 1 a", "LODGE_TABLE_OPTIONS", "42000"),
+        (f"options (compression '{'x' * 4097}') as select 1 a", "LODGE_TABLE_OPTIONS", "42000"),
+        (f"options ({', '.join(f'parquet.x{n} 1' for n in range(101))}) as select 1 a", "LODGE_TABLE_OPTIONS", "42000"),
         ("(a int)", "LODGE_WORKSPACE_TABLE", "0A000"),
         ("like dfs.q", "LODGE_WORKSPACE_TABLE", "0A000"),
     ):

@@ -11,10 +11,13 @@ Guarantees:
 2. If an access finds no free place, and one of the accesses before it has not progressed for ``HUNG_SECONDS``, the file
    system is considered hung. Further accesses are refused at once, until an access returns or progresses. For object
    stores, whose requests take longer, it is ``HUNG_REMOTE_SECONDS``.
-3. A listing progresses whenever it calls the function that :meth:`FileSystems.listing` returns. A listing that takes
+3. A principal has at most three quarters of these accesses, and of these listings, rounded down. If it finds no free
+   place because of this limit, only its own accesses decide whether the file system is considered hung. So a principal
+   whose accesses are slow or hang does not make the workspace unavailable for others.
+4. A listing progresses whenever it calls the function that :meth:`FileSystems.listing` returns. A listing that takes
    long is not considered hung as long as it progresses.
 
-The limit applies to the whole process, because a file system hangs for all its users.
+The limits apply to the whole process, because a file system hangs for all its users.
 """
 
 import threading
@@ -24,6 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gateway.errors import GatewayError, storage_unavailable
+from gateway.principal_shares import calling_principal, share_of_principal
 from workspace.workspaces import Workspace
 
 MAX_ACCESSES = 8
@@ -38,10 +42,12 @@ class _Access:
     """An access in progress.
 
     Attributes:
+        principal: The principal for which the thread works. None for the gateway itself.
         is_listing: Whether it lists directories.
         progressed_seconds: The time of its last progress.
     """
 
+    principal: str | None
     is_listing: bool
     progressed_seconds: float
 
@@ -102,7 +108,7 @@ class FileSystems:
 
     @contextmanager
     def _begin(self, workspace: Workspace, *, is_listing: bool) -> Iterator[_Access]:
-        access = _Access(is_listing, self._monotonic())
+        access = _Access(calling_principal.get(), is_listing, self._monotonic())
         if not (workspace.is_file_based or workspace.is_remote_source):
             yield access
             return
@@ -137,14 +143,23 @@ class FileSystems:
     def _find_blocking(self, root: str, *, is_listing: bool) -> Sequence[_Access]:
         """Return the accesses of which one must end before another can begin. Empty if it can begin."""
         accesses = self._accesses.get(root, [])
-        if len(accesses) >= self._max_accesses:
-            return accesses
-        listings = [access for access in accesses if access.is_listing] if is_listing else []
-        return listings if len(listings) >= self._max_listings else []
+        blocking = _full(accesses, self._max_accesses)
+        if blocking or not is_listing:
+            return blocking
+        return _full([access for access in accesses if access.is_listing], self._max_listings)
 
     def _is_hung(self, accesses: Sequence[_Access], workspace: Workspace) -> bool:
         limit_seconds = self._hung_remote_seconds if workspace.is_remote_source else self._hung_seconds
         return self._monotonic() - min(access.progressed_seconds for access in accesses) >= limit_seconds
+
+
+def _full(accesses: Sequence[_Access], places: int) -> Sequence[_Access]:
+    """Return the accesses, or those of the calling principal, if there are too many of them for another one."""
+    if len(accesses) >= places:
+        return accesses
+    principal = calling_principal.get()
+    own = [access for access in accesses if principal is not None and access.principal == principal]
+    return own if len(own) >= share_of_principal(places) else []
 
 
 def _hung(workspace: Workspace) -> GatewayError:

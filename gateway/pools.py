@@ -24,7 +24,7 @@ import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from contextvars import ContextVar
+from contextvars import copy_context
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -33,17 +33,14 @@ import structlog
 from gateway.current_work import noted_call
 from gateway.errors import GatewayError
 from gateway.futures import retrieve_error
+from gateway.principal_shares import calling_principal, share_of_principal
 
 _MAX_WAITING = 10_000
-_SHARE_OF_PRINCIPAL = 0.75
 _CLOSE_SECONDS = 10.0
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 log = structlog.get_logger(__name__)
-
-calling_principal: ContextVar[str | None] = ContextVar("calling_principal", default=None)
-"""The principal for which the current task works. None for work of the gateway itself, which has no share."""
 
 
 class Pool:
@@ -77,8 +74,8 @@ class Pool:
         self._max_abandoned = max_abandoned
         self._max_waiting = max_waiting
         self._executor = DaemonExecutor(threads + max_abandoned, name)
-        self._share = max(1, int(threads * _SHARE_OF_PRINCIPAL))
-        self._waiting_share = max(1, int(max_waiting * _SHARE_OF_PRINCIPAL))
+        self._share = share_of_principal(threads)
+        self._waiting_share = share_of_principal(max_waiting)
         self._active = 0
         self._active_of: Counter[str] = Counter()
         self._abandoned: set[asyncio.Future[Any]] = set()
@@ -211,7 +208,8 @@ class Pool:
                 return
 
     def _start(self, call: Callable[[], _Result]) -> "asyncio.Future[_Result]":
-        return asyncio.get_running_loop().run_in_executor(self._executor, noted_call(call))
+        call = partial(copy_context().run, noted_call(call))
+        return asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     def _abandon(self, principal: str | None, running: "asyncio.Future[Any]") -> None:
         """Replace the thread of a call that has not returned in time."""

@@ -66,7 +66,7 @@ from gateway.names.plan_resolver import PlanResolver
 from gateway.names.request_resolver import RequestResolver, ResolvedAnalysis
 from gateway.operations import Operation, Operations
 from gateway.plan_decoding import PlanDecoder, UnreadablePlanError
-from gateway.pools import calling_principal
+from gateway.principal_shares import calling_principal
 from gateway.request_pools import RequestPools
 from gateway.requests import Request, SessionKey, index_request
 from gateway.response_releases import ResponseReleases

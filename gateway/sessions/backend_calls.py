@@ -4,6 +4,7 @@ Calls on behalf of a single statement are in :mod:`gateway.backend_session`.
 """
 
 import enum
+import uuid
 
 import grpc
 import structlog
@@ -21,6 +22,7 @@ _RUNNING = {
     base_pb2.GetStatusResponse.OperationStatus.OPERATION_STATE_RUNNING,
     base_pb2.GetStatusResponse.OperationStatus.OPERATION_STATE_TERMINATING,
 }
+_MAX_CHECKED = 100
 _UNREACHABLE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
 
 log = structlog.get_logger(__name__)
@@ -43,7 +45,9 @@ async def find_activity(session: Session) -> Activity:
     ==============================================  ==================================================================
     The backend                                     Result
     ==============================================  ==================================================================
-    returns the states of the operations            ``POSSIBLE`` if an operation is running, otherwise ``NONE``
+    returns the states of the operations            ``POSSIBLE`` if an operation is running and still exists, otherwise
+                                                    ``NONE``. Spark may report an operation as running for ever that
+                                                    was released while its server was frozen.
     does not have the session                       ``NONE``
     does not support ``GetStatus``                  ``NONE``. Otherwise, sessions at old backends would never end. The
                                                     gateway has not seen a request or an open stream of the session
@@ -66,8 +70,30 @@ async def find_activity(session: Session) -> Activity:
     except GatewayError as error:
         log.warning("session_state_unknown", reason=str(error))
         return Activity.POSSIBLE
-    statuses = answer.operation_statuses
-    return Activity.POSSIBLE if any(status.state in _RUNNING for status in statuses) else Activity.NONE
+    running = [status.operation_id for status in answer.operation_statuses if status.state in _RUNNING]
+    if len(running) > _MAX_CHECKED:
+        return Activity.POSSIBLE
+    for operation_id in running:
+        if await _exists(session, operation_id):
+            return Activity.POSSIBLE
+    return Activity.NONE
+
+
+async def _exists(session: Session, operation_id: str) -> bool:
+    """Return whether the backend has an operation. True if it does not answer this question.
+
+    The request asks the backend to release the responses up to one that does not exist. If the backend has the
+    operation, it refuses the request, and changes nothing. Otherwise, the answer has no operation id
+    [spark-connect-server SparkConnectReleaseExecuteHandler].
+    """
+    request = base_pb2.ReleaseExecuteRequest(operation_id=operation_id)
+    request.release_until.response_id = str(uuid.uuid4())
+    try:
+        data = await _call(session, "ReleaseExecute", request)
+        answer = decode_answer(base_pb2.ReleaseExecuteResponse, data, session.backend.address, MAX_CONTROL_BYTES)
+    except (aio.AioRpcError, GatewayError):
+        return True
+    return answer.HasField("operation_id")
 
 
 async def release_session(session: Session) -> None:
@@ -79,7 +105,9 @@ async def release_session(session: Session) -> None:
 
 
 async def _call(
-    session: Session, method: str, request: base_pb2.GetStatusRequest | base_pb2.ReleaseSessionRequest
+    session: Session,
+    method: str,
+    request: base_pb2.GetStatusRequest | base_pb2.ReleaseExecuteRequest | base_pb2.ReleaseSessionRequest,
 ) -> bytes:
     request.session_id = session.key.client_session_id
     request.user_context.user_id = session.key.principal

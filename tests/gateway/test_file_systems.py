@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from gateway.errors import GatewayError
-from gateway.file_systems import MAX_ACCESSES, FileSystems
+from gateway.file_systems import MAX_ACCESSES, MAX_LISTINGS, FileSystems
+from gateway.principal_shares import calling_principal
 from gateway.storage import READ_SECONDS, Storage
 from tests.gateway.loop_clock import LoopClock
 from tests.hung_file_system import HungFileSystem
@@ -169,6 +170,35 @@ def test_slow_listings_that_progress_delay_no_other_access(tmp_path, wait_until)
         ends.set()
         for each in listings:
             each.result(SECONDS)
+
+
+@pytest.mark.parametrize(("kind", "places"), [("access", MAX_ACCESSES), ("listing", MAX_LISTINGS)])
+def test_principal_whose_accesses_hang_makes_no_workspace_unavailable_for_others(tmp_path, wait_until, kind, places):
+    clock = Clock()
+    systems, workspace = FileSystems(hung_seconds=5.0, monotonic=clock), workspace_at(tmp_path / "slow")
+    leave, inside = threading.Event(), []
+
+    def access_as(principal, hangs):
+        calling_principal.set(principal)
+        systems.require_responsive(workspace)
+        with getattr(systems, kind)(workspace):
+            if hangs:
+                inside.append(principal)
+                leave.wait(SECONDS)
+
+    with ThreadPoolExecutor(1) as other, ThreadPoolExecutor(places) as threads:
+        hanging = [threads.submit(access_as, "eve", True) for _ in range(places)]
+        wait_until(lambda: len(inside) == places * 3 // 4, "the accesses hang")
+        wait_for_reads(clock, 2 * (places - len(inside)), wait_until)
+        assert len(inside) == places * 3 // 4, "the other accesses of the principal wait"
+        other.submit(access_as, "ada", False).result(SECONDS)
+        clock.seconds += 5.0
+        wait_until(lambda: sum(each.done() for each in hanging) == places - len(inside), "the others are refused")
+        other.submit(access_as, "ada", False).result(SECONDS)
+        leave.set()
+    errors = [each.exception() for each in hanging]
+    assert sum(isinstance(error, GatewayError) for error in errors) == places - len(inside)
+    assert sum(error is None for error in errors) == len(inside)
 
 
 def test_listings_without_progress_are_hung(tmp_path):

@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gateway.errors import GatewayError, storage_unavailable
-from gateway.pools import Pool, calling_principal
+from gateway.pools import Pool
+from gateway.principal_shares import calling_principal
 from tests.gateway.loop_clock import LoopClock
 
 SECONDS = 60.0
@@ -153,6 +154,16 @@ def test_principal_leaves_threads_to_others():
     asyncio.run(run())
 
 
+def test_thread_works_for_the_principal_of_the_task():
+    async def run():
+        pool = make_pool(threads=1)
+        for name in ("ada", None, "bob"):
+            assert await asyncio.create_task(run_as(name, pool.run(calling_principal.get))) == name
+        await pool.close()
+
+    asyncio.run(run())
+
+
 def test_waiting_principals_take_turns():
     order = []
 
@@ -272,7 +283,7 @@ def test_hung_thread_does_not_prevent_the_end_of_the_process():
     script = """
 import asyncio, threading
 from gateway.errors import storage_unavailable
-from gateway.pools import Pool, calling_principal
+from gateway.pools import Pool
 
 async def run():
     pool = Pool("test", 1, refusal=lambda: storage_unavailable("tests"), timeout_seconds=0.05, max_abandoned=1)

@@ -67,6 +67,7 @@ class ApiServer:
     Args:
         on_change: Called at each change of a record, before any process continues.
         on_lease_change: Called with the replica of each lease that was renewed or stopped.
+        on_lease_list: Called when a process lists the leases.
         name: The name under which processes lose the connection to it.
     """
 
@@ -74,6 +75,7 @@ class ApiServer:
         self,
         on_change: OnChange = lambda before, after: None,
         on_lease_change: Callable[[ReplicaId], None] = lambda replica: None,
+        on_lease_list: Callable[[], None] = lambda: None,
         name: str = "api server",
     ) -> None:
         self.name = name
@@ -83,6 +85,7 @@ class ApiServer:
         self.leader: tuple[str, int] = ("", 0)
         self._on_change = on_change
         self._on_lease_change = on_lease_change
+        self._on_lease_list = on_lease_list
         self._last_revision = 0
 
     def create_unavailable_error(self, reason: str) -> Exception:
@@ -161,6 +164,7 @@ class ApiServer:
 
     def leases(self) -> Mapping[ReplicaId, int | None]:
         """Return the renewal mark of each lease; None if the lease is stopped."""
+        self._on_lease_list()
         return dict(self.lease_marks)
 
     def delete_lease(self, replica: ReplicaId) -> None:

@@ -144,8 +144,7 @@ class SparkServer:
                 self._interrupt(session, request.operation_id)
                 reply([base_pb2.InterruptResponse().SerializeToString()])
             case "ReleaseExecute":
-                session.operations.pop(request.operation_id, None)
-                reply([base_pb2.ReleaseExecuteResponse().SerializeToString()])
+                reply(_release(session, request))
             case _:
                 self._end(key, "INVALID_HANDLE.SESSION_CLOSED")
                 reply([base_pb2.ReleaseSessionResponse().SerializeToString()])
@@ -273,6 +272,17 @@ def _config_response(session: _Session, request: Any) -> base_pb2.ConfigResponse
     response = base_pb2.ConfigResponse(server_side_session_id=session.server_id)
     response.pairs.extend(request.operation.get_with_default.pairs)
     return response
+
+
+def _release(session: _Session, request: base_pb2.ReleaseExecuteRequest) -> Sequence[bytes] | Exception:
+    """Release an operation, or refuse to release responses up to one that the operation does not have."""
+    response = base_pb2.ReleaseExecuteResponse()
+    if request.operation_id in session.operations:
+        if request.HasField("release_until"):
+            return _spark_error("INVALID_CURSOR.POSITION_NOT_FOUND", "The response does not exist.")
+        del session.operations[request.operation_id]
+        response.operation_id = request.operation_id
+    return [response.SerializeToString()]
 
 
 def _status_response(session: _Session) -> base_pb2.GetStatusResponse:

@@ -100,6 +100,7 @@ class World:
         self._api = ApiServer(
             observer.on_record_change,
             checker.on_lease_change,
+            checker.on_lease_list,
             "storage" if parameters.stores_records_as_files else "api server",
         )
         self._storage = Storage(root, observer.on_removal)

@@ -1,6 +1,7 @@
 """What the answer of a backend says about an idle session."""
 
-from collections.abc import AsyncIterator
+import uuid
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 from unittest import mock
 
@@ -9,7 +10,7 @@ import pytest
 import pytest_asyncio
 import structlog
 from grpc import aio
-from pyspark.sql.connect.proto import base_pb2
+from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 
 from gateway.backends import Backend
 from gateway.requests import SessionKey
@@ -23,15 +24,24 @@ State = base_pb2.GetStatusResponse.OperationStatus.OperationState
 
 
 class AnsweringBackend(grpc.GenericRpcHandler):
-    """A backend whose answer to ``GetStatus`` the test chooses."""
+    """A backend whose answer to ``GetStatus`` the test chooses, and which has some of the operations."""
 
     def __init__(self) -> None:
         self.states: list[Any] = []
         self.code: grpc.StatusCode | None = None
         self.condition = ""
         self.never_answers = False
+        self.existing: set[str] = set()
 
     def service(self, handler_call_details: Any) -> Any:
+        async def release(request: bytes, context: Any) -> bytes:
+            operation = base_pb2.ReleaseExecuteRequest.FromString(request)
+            if operation.operation_id in self.existing:
+                condition = "INVALID_CURSOR.POSITION_NOT_FOUND"
+                context.set_trailing_metadata(error_metadata(condition, grpc.StatusCode.INTERNAL))
+                await context.abort(grpc.StatusCode.INTERNAL, f"[{condition}] refused")
+            return base_pb2.ReleaseExecuteResponse().SerializeToString()
+
         async def answer(request: bytes, context: Any) -> bytes:
             if self.never_answers:
                 await aio.insecure_channel("127.0.0.1:1").channel_ready()
@@ -39,11 +49,12 @@ class AnsweringBackend(grpc.GenericRpcHandler):
                 context.set_trailing_metadata(error_metadata(self.condition, self.code))
                 await context.abort(self.code, f"[{self.condition}] refused")
             response = base_pb2.GetStatusResponse()
-            for state in self.states:
-                response.operation_statuses.add().state = state
+            for number, state in enumerate(self.states):
+                response.operation_statuses.add(operation_id=str(number), state=state)
             return response.SerializeToString()
 
-        return grpc.unary_unary_rpc_method_handler(answer)
+        is_release = handler_call_details.method.endswith("/ReleaseExecute")
+        return grpc.unary_unary_rpc_method_handler(release if is_release else answer)
 
 
 @pytest_asyncio.fixture
@@ -61,19 +72,22 @@ async def answering() -> AsyncIterator[tuple[AnsweringBackend, Session]]:
 
 
 @pytest.mark.parametrize(
-    ("states", "runs"),
+    ("states", "existing", "runs"),
     [
-        ([], False),
-        ([State.OPERATION_STATE_SUCCEEDED, State.OPERATION_STATE_FAILED], False),
-        ([State.OPERATION_STATE_SUCCEEDED, State.OPERATION_STATE_RUNNING], Activity.POSSIBLE),
-        ([State.OPERATION_STATE_TERMINATING], Activity.POSSIBLE),
+        ([], (), False),
+        ([State.OPERATION_STATE_SUCCEEDED, State.OPERATION_STATE_FAILED], "01", False),
+        ([State.OPERATION_STATE_SUCCEEDED, State.OPERATION_STATE_RUNNING], "1", True),
+        ([State.OPERATION_STATE_RUNNING, State.OPERATION_STATE_RUNNING], "1", True),
+        ([State.OPERATION_STATE_TERMINATING], "0", True),
+        ([State.OPERATION_STATE_RUNNING, State.OPERATION_STATE_TERMINATING], (), False),
+        ([State.OPERATION_STATE_RUNNING] * 101, (), True),
     ],
 )
 async def test_states_of_the_operations_decide(
-    answering: tuple[AnsweringBackend, Session], states: list[Any], runs: bool
+    answering: tuple[AnsweringBackend, Session], states: list[Any], existing: Iterable[str], runs: bool
 ) -> None:
     backend, session = answering
-    backend.states = states
+    backend.states, backend.existing = states, set(existing)
     assert await find_activity(session) is (Activity.POSSIBLE if runs else Activity.NONE)
 
 
@@ -107,3 +121,27 @@ async def test_backend_that_does_not_answer_is_unreachable(
     backend.never_answers = True
     monkeypatch.setattr(backend_calls, "_TIMEOUT_SECONDS", 0.2)
     assert await find_activity(session) is Activity.UNREACHABLE
+
+
+@pytest.mark.slow
+async def test_spark_tells_whether_an_operation_exists(spark_server: str) -> None:
+    """Spark reports a finished operation as terminating until its result is released."""
+    backend = Backend(spark_server)
+    key = SessionKey(Principal("ada"), ClientSessionId(str(uuid.uuid4())))
+    session = mock.Mock(spec=Session, key=key, backend=backend)
+    request = base_pb2.ExecutePlanRequest(session_id=key.client_session_id, operation_id=str(uuid.uuid4()))
+    request.user_context.user_id = key.principal
+    request.plan.root.sql.query = "select 1"
+    request.request_options.add().reattach_options.reattachable = True
+    async with aio.insecure_channel(spark_server.removeprefix("sc://")) as channel:
+        stub = base_pb2_grpc.SparkConnectServiceStub(channel)
+        assert [response async for response in stub.ExecutePlan(request)]
+        assert await find_activity(session) is Activity.POSSIBLE
+        release = base_pb2.ReleaseExecuteRequest(session_id=request.session_id, operation_id=request.operation_id)
+        release.user_context.CopyFrom(request.user_context)
+        release.release_all.SetInParent()
+        assert (await stub.ReleaseExecute(release)).operation_id == request.operation_id
+        assert await find_activity(session) is Activity.NONE
+        release.release_until.response_id = str(uuid.uuid4())
+        assert not (await stub.ReleaseExecute(release)).HasField("operation_id")
+    await backend.close()

@@ -40,6 +40,7 @@ from lodge.configuration import Configuration
 from lodge.connections import backend_access, connection_limits, server_tls
 from lodge.errors import StartError
 from lodge.impersonation import check_impersonation
+from lodge.kept_values import KeptValue
 from lodge.log_output import LogOutput
 from lodge.memory_protection import forbid_core_dumps
 from lodge.metrics_endpoint import serve_metrics
@@ -81,6 +82,8 @@ class FromWatcher:
         suspicions: The requests on which the gateways before this one worked when they were lost.
         spark: The local Spark server, or None if the gateway uses other backends.
         reloads: Whether a reload was requested since the start of the watcher.
+        tls_contents: The TLS certificates that a gateway used last.
+        backend_credentials: The credentials for backends that a gateway used last.
     """
 
     signs: LifeSigns
@@ -88,6 +91,8 @@ class FromWatcher:
     suspicions: Sequence[Suspicion]
     spark: LocalSpark | None
     reloads: bool
+    tls_contents: KeptValue
+    backend_credentials: KeptValue
 
 
 async def serve(configuration: Configuration, log_output: LogOutput, watcher: FromWatcher) -> None:
@@ -129,6 +134,9 @@ async def _serve(
         if settings.impersonation:
             check_impersonation(settings, workspaces)
         config = config_for(settings, workspaces, spark)
+        config = replace(config, backend_access=replace(config.backend_access, kept=watcher.backend_credentials))
+        if config.tls is not None:
+            config = replace(config, tls=replace(config.tls, kept=watcher.tls_contents))
         if before is not None:
             config = _at_addresses_of(before, config)
         registry = CollectorRegistry()

@@ -43,10 +43,10 @@ import structlog
 from gateway.current_work import CurrentWork
 from gateway.life_signs import Identity, LifeSigns
 from gateway.suspicions import Loss, Suspicion, suspect
-from lodge.accepted_settings import AcceptedSettings
 from lodge.children import REQUESTS, Child, ForkedChild, stop_child
 from lodge.embedded_spark import EmbeddedSpark, StoppedError, embedded_spark
 from lodge.errors import LodgeError, StartError, report
+from lodge.kept_values import KeptValue
 from lodge.logs import set_up_logs
 from lodge.memory_kills import MemoryKills
 from lodge.memory_protection import forbid_core_dumps
@@ -140,7 +140,9 @@ class Watcher:
         self._work = CurrentWork()
         self._suspicions: Sequence[Suspicion] = ()
         self._was_reload_requested = False
-        self._accepted = AcceptedSettings()
+        self._accepted = KeptValue()
+        self._tls_contents = KeptValue()
+        self._backend_credentials = KeptValue()
         self._before: Identity | None = None
         self._pulse = Pulse(_PERIOD_SECONDS)
         self._memory_kills = MemoryKills()
@@ -327,7 +329,15 @@ class Watcher:
         freeze_loaded_objects()
         output = set_up_logs(self._settings.log_level)
         spark = None if self._spark is None else LocalSpark(self._spark.address, self._spark_token)
-        from_watcher = FromWatcher(self._signs, self._work, self._suspicions, spark, self._was_reload_requested)
+        from_watcher = FromWatcher(
+            self._signs,
+            self._work,
+            self._suspicions,
+            spark,
+            self._was_reload_requested,
+            self._tls_contents,
+            self._backend_credentials,
+        )
         configuration = Configuration(*self._current_settings(), self._read_settings, self._accepted.write)
         asyncio.run(serve(configuration, output, from_watcher))
 

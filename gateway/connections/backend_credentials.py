@@ -4,13 +4,14 @@ The token and the TLS files belong to Lodge, not to a client. Tokens of clients 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import grpc
 import structlog
 
 from gateway.connections.credential_files import BackendTokens, CredentialFileError, read_backend_tokens
+from gateway.connections.kept_contents import KeptContents
 from gateway.connections.pem_files import KeyPair, KeyPairFiles, read_authorities
 
 _TOKEN_SETTING = "backend_token_file"  # noqa: S105 - the name of a setting
@@ -31,6 +32,7 @@ class BackendAccess:
         ca: The certificate authorities that sign the certificates of backends. None for those that gRPC trusts.
         certificate: The certificate of Lodge, for backends that require one. None if there is none.
         key: The private key of the certificate.
+        kept: Where the contents of the files are kept for a gateway that replaces this one. None if none can.
     """
 
     token_file: Path | None = None
@@ -38,6 +40,7 @@ class BackendAccess:
     ca: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
+    kept: "KeptContents[tuple[BackendAccess, _Contents]] | None" = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +79,19 @@ class BackendCredentials:
         has_tokens: Whether at least one backend gets a token.
 
     Raises:
-        CredentialFileError: If a file cannot be used.
+        CredentialFileError: If a file cannot be used, and no gateway before this one has used its former content.
     """
 
     def __init__(self, access: BackendAccess) -> None:
         self._access = access
         self._rejected = ""
-        self._contents = _Contents.read(access)
+        known = None if access.kept is None else access.kept.read()
+        if known is None or known[0] != access:
+            self._contents = _Contents.read(access)
+            self._keep()
+        else:
+            self._contents = known[1]
+            self.reload()
         self.has_tokens = access.token_file is not None or bool(access.tokens)
 
     def reload(self) -> bool:
@@ -107,8 +116,13 @@ class BackendCredentials:
         if contents == before:
             return False
         self._contents = contents
+        self._keep()
         log.info("backend_credentials_reloaded")
         return (contents.ca, contents.pair) != (before.ca, before.pair)
+
+    def _keep(self) -> None:
+        if self._access.kept is not None:
+            self._access.kept.write((replace(self._access, kept=None), self._contents))
 
     def metadata(self, backend: str) -> Metadata:
         """Return the metadata to add to every call of a backend.

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import grpc
 from grpc import aio
 
-from gateway.connections.tls import ServerCertificates, TlsFiles
+from gateway.connections.tls import KeptTls, ServerCertificates, TlsFiles
 
 HANDSHAKE_SECONDS = 10
 UNREAD_STREAM_BYTES = 256 * 1024
@@ -112,11 +112,13 @@ class ServerTls:
         files: The certificates.
         requires_client_certificate: Whether the main port requires a client certificate.
         certificate_listen: The address of a second port, which requires a client certificate. None if there is none.
+        kept: Where the contents of the files are kept for a gateway that replaces this one.
     """
 
     files: TlsFiles
     requires_client_certificate: bool = False
     certificate_listen: str | None = None
+    kept: KeptTls | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ class Listener:
     def __init__(self, listen: str, limits: ConnectionLimits, tls: ServerTls | None, max_message_bytes: int) -> None:
         self._listen = listen
         self._tls = tls
-        self._certificates = None if tls is None else ServerCertificates(tls.files)
+        self._certificates = None if tls is None else ServerCertificates(tls.files, tls.kept)
         # gRPC keeps no reference to credentials, although it calls their callback until the server has stopped.
         self._credentials: list[grpc.ServerCredentials] = []
         self.server = aio.server(

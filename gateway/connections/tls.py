@@ -2,7 +2,8 @@
 
 Guarantees:
 
-1. At the start, all files are checked. A file that cannot be used is refused with a :class:`CredentialFileError`.
+1. At the start, all files are checked. A file that cannot be used is refused with a :class:`CredentialFileError`. Only
+   a gateway that replaces another one uses what that one used last instead, so its sessions continue.
 2. After the start, new connections use the last valid content of the files. While a file is missing, or the certificate
    and the key do not belong together, new connections use the previous certificate. Therefore the files may be replaced
    one after the other, in place, or through a symbolic link, as Kubernetes does for a mounted Secret. A change of the
@@ -22,6 +23,7 @@ import grpc
 import structlog
 
 from gateway.connections.credential_files import CredentialFileError
+from gateway.connections.kept_contents import KeptContents
 from gateway.connections.pem_files import KeyPair, KeyPairFiles, read_authorities
 
 _CLIENT_CA = "tls.client_ca"
@@ -76,20 +78,31 @@ class TlsContents:
     client_ca: bytes | None
 
 
+KeptTls = KeptContents[tuple[TlsFiles, TlsContents]]
+
+
 class ServerCertificates:
     """The current certificates of the gateway. :meth:`reload` reads changed files.
 
     Args:
         files: The files.
+        kept: Where the contents are kept for a gateway that replaces this one. None if none can replace it.
 
     Raises:
         CredentialFileError: If a file cannot be used.
     """
 
-    def __init__(self, files: TlsFiles) -> None:
+    def __init__(self, files: TlsFiles, kept: KeptTls | None = None) -> None:
         self._files = files
-        self._current = files.read()
+        self._kept = kept
         self._rejected = ""
+        known = None if kept is None else kept.read()
+        if known is None or known[0] != files:
+            self._current = files.read()
+            self._keep()
+        else:
+            self._current = known[1]
+            self.reload()
 
     @property
     def expires_at(self) -> float:
@@ -116,11 +129,16 @@ class ServerCertificates:
         self._rejected = reason
         if contents != self._current:
             self._current = contents
+            self._keep()
             log.info(
                 "tls_certificate_reloaded",
                 certificate=str(self._files.certificate),
                 expires=contents.pair.expires.isoformat(),
             )
+
+    def _keep(self) -> None:
+        if self._kept is not None:
+            self._kept.write((self._files, self._current))
 
     def credentials(self, *, require_client_certificate: bool) -> grpc.ServerCredentials:
         """Return the credentials of a port.

@@ -1,18 +1,23 @@
 """Gateways that die or do not respond, and the watcher that starts them again. Numbers are its guarantees."""
 
+import json
 import os
 import signal
 import threading
 import time
 import urllib.request
+import uuid
 from contextlib import suppress
 from pathlib import Path
 
+import grpc
 import pytest
 from pyspark.errors.exceptions.connect import SparkConnectException
+from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 
 from tests.cluster.ports import free_port
 from tests.held_lock import HOLDS_THE_LOCK
+from tests.identity.certificates import CertificateAuthority
 
 LIMIT = ("--stall-limit", "2s")
 HARMFUL_STATEMENTS = """
@@ -130,6 +135,37 @@ def test_reload_during_a_restart_waits_for_the_gateway(start_lodge, spark_server
     lodge.signal(signal.SIGHUP)
     wait_until(lambda: '"configuration_reloaded"' in lodge.log(), "the gateway reloads")
     assert restarts(lodge) == 1
+
+
+def test_damaged_files_of_credentials_end_no_session(start_lodge, spark_server, tmp_path, wait_until):
+    authority = CertificateAuthority(tmp_path)
+    files, token = authority.server(), tmp_path / "token"
+    token.write_text("backend-token")
+    tls = json.dumps({"certificate": str(files.certificate), "key": str(files.key)})
+    options = ("--tls", tls, "--backend-token-file", str(token))
+    lodge = start_lodge(*LIMIT, *options, backend=spark_server)
+    credentials = grpc.ssl_channel_credentials(authority.certificate.read_bytes())
+    request = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()))
+    request.user_context.user_id = "ada"
+
+    def condition_of(text):
+        request.plan.command.sql_command.input.sql.query = text
+        with grpc.secure_channel(lodge.address.removeprefix("sc://").partition("/")[0], credentials) as channel:
+            try:
+                list(base_pb2_grpc.SparkConnectServiceStub(channel).ExecutePlan(request, wait_for_ready=True))
+            except grpc.RpcError as error:
+                return error.details()
+
+    assert condition_of("create temporary table t as select 7 as id") is None
+    for path in (files.certificate, token):
+        path.write_text("two\nlines")
+    for times in range(1, 3):
+        os.kill(lodge.gateway_pid, signal.SIGKILL)
+        wait_until(lambda times=times: lodge.log().count('"gateway_started"') > times, "a gateway replaces it")
+        assert condition_of("select id from t") is None
+        assert lodge.log().count('"tls_certificate_rejected"') == times
+        assert lodge.log().count('"backend_credentials_rejected"') == times
+    assert "Traceback" not in lodge.log()
 
 
 def test_gateway_that_finishes_a_statement_before_it_stops_is_not_stuck(start_lodge, connect, spark_server, wait_until):

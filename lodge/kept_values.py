@@ -1,8 +1,8 @@
-"""The settings that the running gateway uses, for the gateway that replaces it.
+"""What the running gateway keeps for the gateway that replaces it: its settings, and its TLS certificates.
 
-After a reload that is refused, the configuration file contains settings with which no gateway can start. The watcher
-does not read settings itself, because that may block. So each gateway keeps the settings that it has accepted in memory
-that it shares with its watcher.
+After a reload that is refused, the files contain settings or certificates with which no gateway can start. The watcher
+does not read files itself, because that may block. So each gateway keeps what it has accepted in memory that it shares
+with its watcher.
 """
 
 import hashlib
@@ -13,11 +13,11 @@ from typing import Any
 _DIGEST_BYTES = 32
 
 
-class AcceptedSettings:
+class KeptValue:
     """Shared memory for one value that can be pickled. It exists as long as a process uses it."""
 
     def __init__(self) -> None:
-        self._file = os.memfd_create("lodge-settings")
+        self._file = os.memfd_create("lodge-kept")
 
     def write(self, value: Any) -> None:
         """Replace the value. A process that dies during the write leaves no value."""

@@ -29,15 +29,20 @@ def _mask_secrets(logger: object, method: str, event: EventDict) -> EventDict:
 
 
 @contextmanager
-def open_audit_log(settings: ReapSettings) -> Iterator[AuditLog]:
+def open_audit_log(settings: ReapSettings, *, replaces_gateway: bool = False) -> Iterator[AuditLog]:
     """Open the audit log, and close it after the block.
+
+    Args:
+        settings: The settings of the command.
+        replaces_gateway: Whether this is a gateway that replaces another one. Then the events wait for a file that
+            cannot be opened, because the sessions would end without a gateway.
 
     Raises:
         StartError: If the file cannot be opened.
     """
     destination = audit_destination(settings)
     try:
-        log = AuditLog(destination, processors=[_mask_secrets])
+        log = AuditLog(destination, processors=[_mask_secrets], must_open=not replaces_gateway)
     except OSError as error:
         raise StartError(
             f"The audit log [{destination}] cannot be opened: {error.strerror}. Set --audit-log to a file that this "

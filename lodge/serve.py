@@ -129,7 +129,7 @@ async def _serve(
     await asyncio.to_thread(configuration.open_authentication, replaces_gateway=before is not None)
     log_risks(settings)
     async with AsyncExitStack() as stack:
-        audit = Audit(stack.enter_context(open_audit_log(settings)))
+        audit = Audit(stack.enter_context(open_audit_log(settings, replaces_gateway=before is not None)))
         stores = open_stores(settings, workspaces)
         if settings.impersonation:
             check_impersonation(settings, workspaces)

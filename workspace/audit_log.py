@@ -17,6 +17,7 @@ Guarantees:
 Not guaranteed: Events that wait are lost if the process is killed.
 """
 
+import errno
 import os
 import queue
 import stat
@@ -55,12 +56,16 @@ class AuditLog:
     Args:
         destination: The path of a file, ``-`` for standard output, or None to write nowhere.
         processors: Further structlog processors, for example one that masks secrets.
+        must_open: Whether a file must be opened at once. Otherwise, a file that cannot be opened is like one that
+            cannot be written.
 
     Raises:
-        OSError: If the file cannot be opened.
+        OSError: If the file must be opened, and cannot be.
     """
 
-    def __init__(self, destination: str | None = None, *, processors: Sequence[Processor] = ()) -> None:
+    def __init__(
+        self, destination: str | None = None, *, processors: Sequence[Processor] = (), must_open: bool = True
+    ) -> None:
         self._lost = _Counter()
         self._reports = _Reports()
         self._is_closing = threading.Event()
@@ -68,7 +73,9 @@ class AuditLog:
         self._thread: threading.Thread | None = None
         if destination is None:
             return
-        self._output = _open_output(destination)
+        self._output = _StandardOutput() if destination == STANDARD_OUTPUT else _File(destination)
+        if must_open:
+            self._output.open()
         self._renderer = structlog.wrap_logger(
             structlog.ReturnLogger(),
             processors=[_call_functions, _bound_fields, *processors, structlog.processors.JSONRenderer()],
@@ -188,6 +195,9 @@ class AuditLog:
 
 
 class _StandardOutput:
+    def open(self) -> None:
+        pass
+
     def write(self, data: bytes) -> None:
         """Write a line completely.
 
@@ -205,15 +215,25 @@ class _File:
 
     Args:
         path: The path of the file.
-
-    Raises:
-        OSError: If the file cannot be opened.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._descriptor: int | None = None
-        self._open()
+
+    def open(self) -> None:
+        """Open the file now.
+
+        If the disk is so full that the incomplete last line cannot be ended, the next write opens the file.
+
+        Raises:
+            OSError: If the file cannot be opened.
+        """
+        try:
+            self._open()
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                raise
 
     def write(self, data: bytes) -> None:
         """Write a line completely. Open the file first if it is closed, was moved or was deleted.
@@ -284,10 +304,6 @@ class _Reports:
             return False
         self._last_seconds = now_seconds
         return True
-
-
-def _open_output(destination: str) -> _StandardOutput | _File:
-    return _StandardOutput() if destination == STANDARD_OUTPUT else _File(destination)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

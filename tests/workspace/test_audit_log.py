@@ -1,5 +1,6 @@
 """The audit log: its lines, its files and what happens if they cannot be written."""
 
+import errno
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -213,6 +215,17 @@ def test_incomplete_write_does_not_merge_lines(tmp_path: Path, monkeypatch: pyte
 def test_file_that_cannot_be_opened_is_refused_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         AuditLog(str(tmp_path / "missing" / "audit"))
+
+
+def test_full_disk_prevents_no_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last line is incomplete, and there is no space to end it."""
+    (path := tmp_path / "audit.log").write_text('{"event"')
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+        log = AuditLog(str(path))
+    log.write("session_opened", {})
+    log.close()
+    assert [json.loads(line)["event"] for line in path.read_text().splitlines()[1:]] == ["session_opened"]
 
 
 def test_log_without_destination_runs_no_thread() -> None:

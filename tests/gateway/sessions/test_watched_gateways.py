@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -137,12 +138,13 @@ def test_reload_during_a_restart_waits_for_the_gateway(start_lodge, spark_server
     assert restarts(lodge) == 1
 
 
-def test_damaged_files_of_credentials_end_no_session(start_lodge, spark_server, tmp_path, wait_until):
+def test_damaged_files_end_no_session(start_lodge, spark_server, tmp_path, wait_until):
     authority = CertificateAuthority(tmp_path)
     files, token = authority.server(), tmp_path / "token"
     token.write_text("backend-token")
+    (audit := tmp_path / "audit").mkdir()
     tls = json.dumps({"certificate": str(files.certificate), "key": str(files.key)})
-    options = ("--tls", tls, "--backend-token-file", str(token))
+    options = ("--tls", tls, "--backend-token-file", str(token), "--audit-log", str(audit / "log"))
     lodge = start_lodge(*LIMIT, *options, backend=spark_server)
     credentials = grpc.ssl_channel_credentials(authority.certificate.read_bytes())
     request = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()))
@@ -159,12 +161,16 @@ def test_damaged_files_of_credentials_end_no_session(start_lodge, spark_server, 
     assert condition_of("create temporary table t as select 7 as id") is None
     for path in (files.certificate, token):
         path.write_text("two\nlines")
+    shutil.rmtree(audit)
     for times in range(1, 3):
         os.kill(lodge.gateway_pid, signal.SIGKILL)
         wait_until(lambda times=times: lodge.log().count('"gateway_started"') > times, "a gateway replaces it")
         assert condition_of("select id from t") is None
         assert lodge.log().count('"tls_certificate_rejected"') == times
         assert lodge.log().count('"backend_credentials_rejected"') == times
+        assert lodge.log().count('"audit_log_failed"') >= times
+    audit.mkdir()
+    wait_until((audit / "log").exists, "the events are written")
     assert "Traceback" not in lodge.log()
 
 

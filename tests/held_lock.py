@@ -22,7 +22,12 @@ async def changed(*arguments):
 lodge.serve.serve = changed
 sys.exit(main())
 """
-"""The program of ``python -c``. Its first argument is a file. The gateway removes the file when it obeys.
+"""The program of ``python -c``, whose C code waits.
 
-The other arguments are those of the command ``lodge``.
+Its first argument is a file. The gateway removes the file when it obeys. The other arguments are those of the command ``lodge``.
 """
+
+COMPUTES_WITH_THE_LOCK = HOLDS_THE_LOCK.replace(
+    "ctypes.PyDLL(None).sleep(100_000)", "__import__('re').match('(a*)*b', 'a' * 100)"
+)
+"""The same program with C code that computes."""

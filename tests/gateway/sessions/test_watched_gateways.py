@@ -4,11 +4,13 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
 import uuid
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import grpc
@@ -17,7 +19,8 @@ from pyspark.errors.exceptions.connect import SparkConnectException
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 
 from tests.cluster.ports import free_port
-from tests.held_lock import HOLDS_THE_LOCK
+from tests.cluster.processes import DIES_WITH_PARENT
+from tests.held_lock import COMPUTES_WITH_THE_LOCK, HOLDS_THE_LOCK
 from tests.identity.certificates import CertificateAuthority
 
 LIMIT = ("--stall-limit", "2s")
@@ -86,6 +89,29 @@ def test_gateway_whose_lock_a_c_function_holds_is_replaced(
     order.touch()
     require_table(spark)
     wait_until(lambda: restarts(lodge), "the gateway is replaced")
+    require_table(spark)
+    assert lodge.log().count('"gateway_stuck"') == 1
+
+
+@pytest.mark.slow
+def test_gateway_that_gets_no_processor_is_replaced_before_its_sessions_end(
+    start_lodge, connect, spark_server, tmp_path, wait_until
+):
+    """It is ready to run all the time, so only the duration shows that it does not respond."""
+    order = tmp_path / "order"
+    limits = (*LIMIT, "--lease-duration", "4s")
+    lodge = start_lodge(*limits, backend=spark_server, program=["-c", COMPUTES_WITH_THE_LOCK, str(order)])
+    spark = connect(lodge)
+    create_table(spark)
+    for thread in Path(f"/proc/{lodge.gateway_pid}/task").iterdir():
+        os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
+    with ExitStack() as stack:
+        for _ in range(2 * (os.cpu_count() or 1)):
+            other = subprocess.Popen([*DIES_WITH_PARENT, sys.executable, "-c", "while True: pass"])
+            stack.callback(other.wait)
+            stack.callback(other.kill)
+        order.touch()
+        wait_until(lambda: restarts(lodge), "the gateway is replaced")
     require_table(spark)
     assert lodge.log().count('"gateway_stuck"') == 1
 

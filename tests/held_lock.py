@@ -24,7 +24,8 @@ sys.exit(main())
 """
 """The program of ``python -c``, whose C code waits.
 
-Its first argument is a file. The gateway removes the file when it obeys. The other arguments are those of the command ``lodge``.
+Its first argument is a file, which the gateway removes when it obeys. The other arguments are those of the command
+``lodge``.
 """
 
 COMPUTES_WITH_THE_LOCK = HOLDS_THE_LOCK.replace(

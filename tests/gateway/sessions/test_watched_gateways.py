@@ -103,8 +103,11 @@ def test_gateway_that_gets_no_processor_is_replaced_before_its_sessions_end(
     lodge = start_lodge(*limits, backend=spark_server, program=["-c", COMPUTES_WITH_THE_LOCK, str(order)])
     spark = connect(lodge)
     create_table(spark)
-    for thread in Path(f"/proc/{lodge.gateway_pid}/task").iterdir():
+    gateway = Path(f"/proc/{lodge.gateway_pid}")
+    for thread in (gateway / "task").iterdir():
         os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
+    if (gateway / "autogroup").exists():  # then the sessions of processes share the processors, not the threads
+        (gateway / "autogroup").write_text("19")
     with ExitStack() as stack:
         for _ in range(2 * (os.cpu_count() or 1)):
             other = subprocess.Popen([*DIES_WITH_PARENT, sys.executable, "-c", "while True: pass"])

@@ -265,7 +265,7 @@ class World:
 
     def _on_fault(self, process: Process, fault: Fault, operation: str) -> None:
         self._observer.on_fault(process, fault, operation)
-        affected = list(self._gateway_of) if fault is Fault.READ_ONLY else [process]
+        affected = list(self._gateway_of) if fault in {Fault.OUTAGE, Fault.READ_ONLY} else [process]
         for each in affected:
             self._adoptions.on_fault(each, self._schedule.now + 2 * self._network.fault_plan.longest_seconds)
 

@@ -8,6 +8,7 @@ describes the same table.
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import structlog
@@ -17,6 +18,7 @@ from gateway.errors import GatewayError
 from gateway.storage import Storage
 from gateway.stored_tables.storage_formats import find_storage_format
 from gateway.stored_tables.table_plans import build_scan, build_view, to_spark_path
+from gateway.tables.background import run_to_completion
 from gateway.tables.changes import same_table
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
@@ -40,7 +42,12 @@ class ViewSync:
         self._records = TableRecords(storage)
 
     async def create(self, execution: Execution, table: TemporaryTable, schema: StructType) -> None:
-        """Create or replace the view of a table. The view reads all parts of the table."""
+        """Create or replace the view of a table. The view reads all parts of the table.
+
+        Raises:
+            GatewayError: If the backend fails. Also if the storage is no longer there: Spark takes a directory that
+                disappears while it is listed for an empty one, as long as the view exists. The view is then dropped.
+        """
 
         def find_directories() -> Sequence[str]:
             found = self._storage.locations.table_paths(execution.session.uuid, table.parts)
@@ -54,6 +61,12 @@ class ViewSync:
             is_partitioned=bool(table.partition_columns),
         )
         await execution.backend.execute(build_view(table.name, relation))
+        try:
+            await self._storage.run_location(find_directories)
+        except (GatewayError, OSError):
+            with suppress(GatewayError):
+                await run_to_completion(execution.backend.drop_temp_view(table.name))
+            raise
 
     async def synchronise(
         self, execution: Execution, record: SessionRecord, table: TemporaryTable, change: PendingChange

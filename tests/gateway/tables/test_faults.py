@@ -11,6 +11,7 @@ import uuid
 
 import grpc
 import pytest
+from pyspark.errors.exceptions.connect import SparkConnectException
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 
 from tests.cluster.ports import free_port
@@ -34,6 +35,30 @@ from lodge.cli import main
 backend_session.REATTACH_SECONDS = 5.0
 sys.exit(main())
 """
+WITH_STORAGE_THAT_GOES_AWAY = """
+import os, sys
+from gateway.tables import view_sync
+from lodge.cli import main
+
+root, order = sys.argv.pop(1), sys.argv.pop(1)
+build_view = view_sync.build_view
+
+def build_view_and_remove_the_storage(name, relation):
+    plan = build_view(name, relation)
+    if os.path.exists(order):
+        os.remove(order)
+        relation.project.input.read.data_source.ClearField("paths")
+        os.makedirs(root + ".empty")
+        relation.project.input.read.data_source.paths.append(root + ".empty")
+        plan = build_view(name, relation)
+        os.rename(root, root + ".away")
+        os.mkdir(root)
+    return plan
+
+view_sync.build_view = build_view_and_remove_the_storage
+sys.exit(main())
+"""
+"""A gateway whose storage disappears while Spark lists the files of a table. Spark then finds none."""
 
 
 def slow(milliseconds=200, rows=ROWS):
@@ -207,6 +232,35 @@ def test_killed_client_leaves_no_name_and_no_file(start_lodge, spark_server, wai
 def replica(start_lodge, lodge, spark_server):
     """Another gateway of the workspaces of the shared one."""
     return start_lodge(backend=spark_server, beside=lodge)
+
+
+@pytest.mark.slow
+def test_table_is_not_empty_because_the_storage_was_away(start_lodge, spark_server, connect, tmp_path, wait_until):
+    root, order = tmp_path / "tmp", tmp_path / "order"
+    (tmp_path / "files").mkdir()
+    program = ["-c", WITH_STORAGE_THAT_GOES_AWAY, str(root), str(order)]
+    gateway = start_lodge(backend=spark_server, program=program, places=(root, tmp_path / "files"))
+    spark = connect(gateway)
+    spark.sql("create temporary table kept as select 1 a").collect()
+    for statement in ("create temporary table new as select 7 a", "insert into kept values (2)"):
+        order.touch()
+        with pytest.raises(SparkConnectException, match="LODGE_S"):
+            spark.sql(statement).collect()
+        root.rmdir()
+        (tmp_path / "tmp.away").rename(root)
+        (tmp_path / "tmp.empty").rmdir()
+    assert rows_or_condition(spark, "new") in ([(7,)], "TABLE_OR_VIEW_NOT_FOUND")
+    kept = ([(1,)], [(1,), (2,)], "TABLE_OR_VIEW_NOT_FOUND")
+    assert rows_or_condition(spark, "kept") in kept, "rows are lost silently"
+    wait_until(lambda: rows_or_condition(spark, "kept") in kept[:2], "the table can be read again")
+    assert "Traceback" not in gateway.log()
+
+
+def rows_or_condition(spark, name):
+    try:
+        return sorted(tuple(row) for row in spark.table(name).collect())
+    except SparkConnectException as error:
+        return error.getCondition()
 
 
 def test_repeated_operation_id_is_executed_once(lodge, replica, connect):

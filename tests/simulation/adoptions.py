@@ -3,7 +3,7 @@
 A state is checked each second. A fault that affects a gateway exempts it, because it may then adopt late.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from gateway.sessions.adopter import Adopter, _Listing
@@ -38,6 +38,7 @@ class AdoptionChecker:
         self._waiting_since: Mapping[tuple[ReplicaId, SessionUuid], float] = {}
         self._first_lists: dict[tuple[ReplicaId, ReplicaId], float] = {}
         self._stopped: frozenset[ReplicaId] = frozenset()
+        self._living: dict[ReplicaId, Set[ReplicaId]] = {}
 
     def on_fault(self, process: Process, until_seconds: float) -> None:
         """Note that a fault affects a process, at most until a time."""
@@ -53,12 +54,15 @@ class AdoptionChecker:
         for gateway in self._gateways():
             if not self._can_adopt(gateway, now):
                 continue
-            lost = gateway.peers.lost
+            lost, living = gateway.peers.lost, frozenset(gateway.peers.living)
+            # A gateway that starts may be chosen, and be silent. Then, the time begins again.
+            has_started = bool(living - self._living.get(gateway.replica, living))
+            self._living[gateway.replica] = living
             for found in self._api.records.values():
                 stored = StoredRecord(found.spec, Version(""), found.is_deleting)
                 if found.spec.holders and is_adoptable(stored, lost):
                     key = gateway.replica, found.spec.session_uuid
-                    waiting[key] = self._waiting_since.get(key, now)
+                    waiting[key] = now if has_started else self._waiting_since.get(key, now)
                     if now - waiting[key] > _LONGEST_ADOPTION_SECONDS:
                         text = f"{gateway.process} has known for {now - waiting[key]:.0f} s that {key[1]} is lost"
                         self._checker.report_violation(14, text)

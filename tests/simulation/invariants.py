@@ -34,7 +34,7 @@ The modules promise more:
 12. Nobody else removes a gateway with a valid lease from the record of a session that it serves.
 13. A gateway adopts a session for which it must choose another gateway only after that was silent for the patience.
 14. A session of lost replicas is adopted or ended within a bounded time after a gateway noticed the loss, if no fault
-    affects that gateway, even if all other gateways are silent.
+    affects that gateway, even if all other gateways are silent. The time begins again when a gateway starts.
 15. A stopped lease is not renewed.
 16. The tables of a principal never exceed its quota.
 17. A reaper does not end a session whose gateway runs, if no fault happened except that nobody could write.

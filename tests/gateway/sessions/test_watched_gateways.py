@@ -195,8 +195,8 @@ def test_damaged_files_end_no_session(start_lodge, spark_server, tmp_path, wait_
         os.kill(lodge.gateway_pid, signal.SIGKILL)
         wait_until(lambda times=times: lodge.log().count('"gateway_started"') > times, "a gateway replaces it")
         assert condition_of("select id from t") is None
-        assert lodge.log().count('"tls_certificate_rejected"') == times
-        assert lodge.log().count('"backend_credentials_rejected"') == times
+        assert lodge.log().count('"tls_certificate_rejected"') >= times
+        assert lodge.log().count('"backend_credentials_rejected"') >= times
         assert lodge.log().count('"audit_log_failed"') >= times
     audit.mkdir()
     wait_until((audit / "log").exists, "the events are written")

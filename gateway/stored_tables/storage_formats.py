@@ -41,7 +41,7 @@ _STRICT = {"columnNameOfCorruptRecord": "\x01malformed\x01", "mode": "FAILFAST"}
 No table has a column with the given name for malformed rows.
 """
 
-_MAX_VALUE_CHARACTERS = 4096
+_MAX_CHARACTERS = 4096
 _MAX_OPTIONS = 100
 
 
@@ -94,12 +94,18 @@ class StorageFormat:
             GatewayError: If an option is not allowed or too long, or there are too many. The session record, which
                 every change writes again, contains all options.
         """
+        for key in statement:
+            if len(key) > _MAX_CHARACTERS:
+                raise _refused(
+                    f"The name of an option has {len(key):,} characters. The maximum is {_MAX_CHARACTERS:,}. Use "
+                    "an option of the storage format."
+                )
         self.options(statement)
         for key, value in statement.items():
-            if len(value) > _MAX_VALUE_CHARACTERS:
+            if len(value) > _MAX_CHARACTERS:
                 raise _refused(
                     f"The option [{key}] has a value of {len(value):,} characters. The maximum is "
-                    f"{_MAX_VALUE_CHARACTERS:,}. Use a shorter value."
+                    f"{_MAX_CHARACTERS:,}. Use a shorter value."
                 )
         if len(statement) > _MAX_OPTIONS:
             raise _refused(

@@ -79,6 +79,7 @@ def test_failed_creation_leaves_nothing(writer):
         ("using delta as select 1 a", "LODGE_STORAGE_FORMAT", "0A000"),
         ("options (path '/tmp/x') as select 1 a", "LODGE_TABLE_OPTIONS", "42000"),
         (f"options (compression '{'x' * 4097}') as select 1 a", "LODGE_TABLE_OPTIONS", "42000"),
+        (f"options ('parquet.{'x' * 4097}' '1') as select 1 a", "LODGE_TABLE_OPTIONS", "42000"),
         (f"options ({', '.join(f'parquet.x{n} 1' for n in range(101))}) as select 1 a", "LODGE_TABLE_OPTIONS", "42000"),
         ("(a int)", "LODGE_WORKSPACE_TABLE", "0A000"),
         ("like dfs.q", "LODGE_WORKSPACE_TABLE", "0A000"),

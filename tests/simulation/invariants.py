@@ -39,8 +39,8 @@ The modules promise more:
 16. The tables of a principal never exceed its quota.
 17. A reaper does not end a session whose gateway runs, if no fault happened except that nobody could write.
 18. A reaper does not end a session within the grace period after the lease of one of its gateways changed. A change
-    after the reaper last listed the leases does not count: the gateway then claims the session by a change of its
-    record, and whoever changes the record first decides.
+    after the reaper last listed the leases does not count. The gateway then claims the session in its record, and the
+    first change of the record decides.
 
 :mod:`tests.simulation.adoptions` checks the invariants 13 to 15.
 """

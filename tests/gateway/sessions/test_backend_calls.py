@@ -33,21 +33,22 @@ class AnsweringBackend(grpc.GenericRpcHandler):
         self.never_answers = False
         self.existing: set[str] = set()
 
+    async def _refuse(self, context: Any, code: grpc.StatusCode, condition: str) -> None:
+        context.set_trailing_metadata(error_metadata(condition, code))
+        await context.abort(code, f"[{condition}] refused")
+
     def service(self, handler_call_details: Any) -> Any:
         async def release(request: bytes, context: Any) -> bytes:
             operation = base_pb2.ReleaseExecuteRequest.FromString(request)
             if operation.operation_id in self.existing:
-                condition = "INVALID_CURSOR.POSITION_NOT_FOUND"
-                context.set_trailing_metadata(error_metadata(condition, grpc.StatusCode.INTERNAL))
-                await context.abort(grpc.StatusCode.INTERNAL, f"[{condition}] refused")
+                await self._refuse(context, grpc.StatusCode.INTERNAL, "INVALID_CURSOR.POSITION_NOT_FOUND")
             return base_pb2.ReleaseExecuteResponse().SerializeToString()
 
         async def answer(request: bytes, context: Any) -> bytes:
             if self.never_answers:
                 await aio.insecure_channel("127.0.0.1:1").channel_ready()
             if self.code is not None:
-                context.set_trailing_metadata(error_metadata(self.condition, self.code))
-                await context.abort(self.code, f"[{self.condition}] refused")
+                await self._refuse(context, self.code, self.condition)
             response = base_pb2.GetStatusResponse()
             for number, state in enumerate(self.states):
                 response.operation_statuses.add(operation_id=str(number), state=state)

@@ -179,7 +179,7 @@ def test_damaged_files_end_no_session(start_lodge, spark_server, tmp_path, wait_
     request = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()))
     request.user_context.user_id = "ada"
 
-    def condition_of(text):
+    def error_of(text):
         request.plan.command.sql_command.input.sql.query = text
         with grpc.secure_channel(lodge.address.removeprefix("sc://").partition("/")[0], credentials) as channel:
             try:
@@ -187,14 +187,14 @@ def test_damaged_files_end_no_session(start_lodge, spark_server, tmp_path, wait_
             except grpc.RpcError as error:
                 return error.details()
 
-    assert condition_of("create temporary table t as select 7 as id") is None
+    assert error_of("create temporary table t as select 7 as id") is None
     for path in (files.certificate, token):
         path.write_text("two\nlines")
     shutil.rmtree(audit)
     for times in range(1, 3):
         os.kill(lodge.gateway_pid, signal.SIGKILL)
         wait_until(lambda times=times: lodge.log().count('"gateway_started"') > times, "a gateway replaces it")
-        assert condition_of("select id from t") is None
+        assert error_of("select id from t") is None
         assert lodge.log().count('"tls_certificate_rejected"') >= times
         assert lodge.log().count('"backend_credentials_rejected"') >= times
         assert lodge.log().count('"audit_log_failed"') >= times

@@ -44,16 +44,13 @@ root, order = sys.argv.pop(1), sys.argv.pop(1)
 build_view = view_sync.build_view
 
 def build_view_and_remove_the_storage(name, relation):
-    plan = build_view(name, relation)
     if os.path.exists(order):
         os.remove(order)
-        relation.project.input.read.data_source.ClearField("paths")
-        os.makedirs(root + ".empty")
-        relation.project.input.read.data_source.paths.append(root + ".empty")
-        plan = build_view(name, relation)
+        os.mkdir(root + ".empty")
+        relation.project.input.read.data_source.paths[:] = [root + ".empty"]
         os.rename(root, root + ".away")
         os.mkdir(root)
-    return plan
+    return build_view(name, relation)
 
 view_sync.build_view = build_view_and_remove_the_storage
 sys.exit(main())

@@ -1,6 +1,6 @@
-"""What the running gateway keeps for the gateway that replaces it: its settings, and its TLS certificates.
+"""What the running gateway keeps for the gateway that replaces it: its settings and its credentials.
 
-After a reload that is refused, the files contain settings or certificates with which no gateway can start. The watcher
+After a reload that is refused, the files contain settings or credentials with which no gateway can start. The watcher
 does not read files itself, because that may block. So each gateway keeps what it has accepted in memory that it shares
 with its watcher.
 """

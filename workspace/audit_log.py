@@ -75,7 +75,7 @@ class AuditLog:
             return
         self._output = _StandardOutput() if destination == STANDARD_OUTPUT else _File(destination)
         if must_open:
-            self._output.open()
+            self._output.open_at_start()
         self._renderer = structlog.wrap_logger(
             structlog.ReturnLogger(),
             processors=[_call_functions, _bound_fields, *processors, structlog.processors.JSONRenderer()],
@@ -195,7 +195,7 @@ class AuditLog:
 
 
 class _StandardOutput:
-    def open(self) -> None:
+    def open_at_start(self) -> None:
         pass
 
     def write(self, data: bytes) -> None:
@@ -221,13 +221,11 @@ class _File:
         self._path = path
         self._descriptor: int | None = None
 
-    def open(self) -> None:
-        """Open the file now.
-
-        If the disk is so full that the incomplete last line cannot be ended, the next write opens the file.
+    def open_at_start(self) -> None:
+        """Open the file, unless the disk is too full. Then the next write tries again.
 
         Raises:
-            OSError: If the file cannot be opened.
+            OSError: If the file cannot be opened for another reason.
         """
         try:
             self._open()

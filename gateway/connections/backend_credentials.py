@@ -11,7 +11,7 @@ import grpc
 import structlog
 
 from gateway.connections.credential_files import BackendTokens, CredentialFileError, read_backend_tokens
-from gateway.connections.kept_contents import KeptContents
+from gateway.connections.kept_contents import KeptContents, find_kept, keep
 from gateway.connections.pem_files import KeyPair, KeyPairFiles, read_authorities
 
 _TOKEN_SETTING = "backend_token_file"  # noqa: S105 - the name of a setting
@@ -32,7 +32,8 @@ class BackendAccess:
         ca: The certificate authorities that sign the certificates of backends. None for those that gRPC trusts.
         certificate: The certificate of Lodge, for backends that require one. None if there is none.
         key: The private key of the certificate.
-        kept: Where the contents of the files are kept for a gateway that replaces this one. None if none can.
+        kept: Where the contents of the files are kept for a gateway that replaces this one. None if no gateway can
+            replace it.
     """
 
     token_file: Path | None = None
@@ -85,12 +86,11 @@ class BackendCredentials:
     def __init__(self, access: BackendAccess) -> None:
         self._access = access
         self._rejected = ""
-        known = None if access.kept is None else access.kept.read()
-        if known is None or known[0] != access:
-            self._contents = _Contents.read(access)
+        former = find_kept(access.kept, access)
+        self._contents = former or _Contents.read(access)
+        if former is None:
             self._keep()
         else:
-            self._contents = known[1]
             self.reload()
         self.has_tokens = access.token_file is not None or bool(access.tokens)
 
@@ -121,8 +121,7 @@ class BackendCredentials:
         return (contents.ca, contents.pair) != (before.ca, before.pair)
 
     def _keep(self) -> None:
-        if self._access.kept is not None:
-            self._access.kept.write((replace(self._access, kept=None), self._contents))
+        keep(self._access.kept, replace(self._access, kept=None), self._contents)
 
     def metadata(self, backend: str) -> Metadata:
         """Return the metadata to add to every call of a backend.

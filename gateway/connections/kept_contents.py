@@ -7,6 +7,8 @@ continues with the contents that the former one used last, as the former one wou
 from typing import Protocol, TypeVar
 
 _Value = TypeVar("_Value")
+_Files = TypeVar("_Files")
+_Contents = TypeVar("_Contents")
 
 
 class KeptContents(Protocol[_Value]):
@@ -17,3 +19,15 @@ class KeptContents(Protocol[_Value]):
 
     def write(self, value: _Value, /) -> None:
         """Replace the value."""
+
+
+def find_kept(kept: KeptContents[tuple[_Files, _Contents]] | None, files: _Files) -> _Contents | None:
+    """Return the contents that were kept for the files. None if there are none, or they belong to other files."""
+    found = None if kept is None else kept.read()
+    return found[1] if found is not None and found[0] == files else None
+
+
+def keep(kept: KeptContents[tuple[_Files, _Contents]] | None, files: _Files, contents: _Contents) -> None:
+    """Keep the contents of the files, if there is memory for them."""
+    if kept is not None:
+        kept.write((files, contents))

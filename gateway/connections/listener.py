@@ -112,7 +112,8 @@ class ServerTls:
         files: The certificates.
         requires_client_certificate: Whether the main port requires a client certificate.
         certificate_listen: The address of a second port, which requires a client certificate. None if there is none.
-        kept: Where the contents of the files are kept for a gateway that replaces this one.
+        kept: Where the contents of the files are kept for a gateway that replaces this one. None if no gateway can
+            replace it.
     """
 
     files: TlsFiles

@@ -23,7 +23,7 @@ import grpc
 import structlog
 
 from gateway.connections.credential_files import CredentialFileError
-from gateway.connections.kept_contents import KeptContents
+from gateway.connections.kept_contents import KeptContents, find_kept, keep
 from gateway.connections.pem_files import KeyPair, KeyPairFiles, read_authorities
 
 _CLIENT_CA = "tls.client_ca"
@@ -86,22 +86,21 @@ class ServerCertificates:
 
     Args:
         files: The files.
-        kept: Where the contents are kept for a gateway that replaces this one. None if none can replace it.
+        kept: Where the contents are kept for a gateway that replaces this one. None if no gateway can replace it.
 
     Raises:
-        CredentialFileError: If a file cannot be used.
+        CredentialFileError: If a file cannot be used, and no gateway before this one has used its former content.
     """
 
     def __init__(self, files: TlsFiles, kept: KeptTls | None = None) -> None:
         self._files = files
         self._kept = kept
         self._rejected = ""
-        known = None if kept is None else kept.read()
-        if known is None or known[0] != files:
-            self._current = files.read()
-            self._keep()
+        former = find_kept(kept, files)
+        self._current = former or files.read()
+        if former is None:
+            keep(kept, files, self._current)
         else:
-            self._current = known[1]
             self.reload()
 
     @property
@@ -129,16 +128,12 @@ class ServerCertificates:
         self._rejected = reason
         if contents != self._current:
             self._current = contents
-            self._keep()
+            keep(self._kept, self._files, contents)
             log.info(
                 "tls_certificate_reloaded",
                 certificate=str(self._files.certificate),
                 expires=contents.pair.expires.isoformat(),
             )
-
-    def _keep(self) -> None:
-        if self._kept is not None:
-            self._kept.write((self._files, self._current))
 
     def credentials(self, *, require_client_certificate: bool) -> grpc.ServerCredentials:
         """Return the credentials of a port.

@@ -63,7 +63,8 @@ class NewTable:
             settings: The session settings, which include the default storage format.
 
         Raises:
-            GatewayError: If the storage format does not exist, or does not support one of the options.
+            GatewayError: If the storage format does not exist, or an option is not allowed, is too long, or there
+                are too many.
         """
         storage = find_storage_format(statement.storage_format or settings.store_format, name)
         storage.check_options(statement.options)

@@ -45,8 +45,9 @@ class ViewSync:
         """Create or replace the view of a table. The view reads all parts of the table.
 
         Raises:
-            GatewayError: If the backend fails. Also if the storage is no longer there: Spark takes a directory that
-                disappears while it is listed for an empty one, as long as the view exists. The view is then dropped.
+            GatewayError: If the backend fails.
+            OSError: If the storage is not there before or after the view is created. If a directory disappears while
+                Spark lists it, Spark treats it as empty as long as the view exists. Therefore, the new view is dropped.
         """
 
         def find_directories() -> Sequence[str]:

@@ -39,7 +39,6 @@ class TlsTerminator(BackgroundServer):
         self.first_bytes: list[bytes] = []
         self.alpn: list[str | None] = []
         self.client_names: list[str] = []
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @staticmethod
     def _new_context(certificate: CertificateFiles) -> ssl.SSLContext:
@@ -62,9 +61,6 @@ class TlsTerminator(BackgroundServer):
     async def stop(self) -> None:
         self._outer.close()
         self._inner.close()
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _encrypted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first = await reader.read(65536)
@@ -82,9 +78,6 @@ class TlsTerminator(BackgroundServer):
     async def _relay(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int, first: bytes
     ) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         try:
             upstream, out = await asyncio.open_connection(host, port)
             out.write(first)
@@ -92,7 +85,6 @@ class TlsTerminator(BackgroundServer):
         except OSError:
             pass
         finally:
-            self._tasks.discard(task)
             writer.close()
 
 

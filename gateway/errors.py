@@ -257,6 +257,18 @@ def statement_too_long(max_tokens: int) -> GatewayError:
     )
 
 
+def values_too_long(max_characters: int) -> GatewayError:
+    """Return the error for a SQL statement that joins or repeats strings to more text than the gateway reads."""
+    return GatewayError(
+        "LODGE_VALUES_TOO_LONG",
+        "54001",
+        f"The strings and parameters from which names and texts are computed in this statement, in IDENTIFIER and "
+        f"EXECUTE IMMEDIATE, have more than {max_characters:,} characters together, because they are repeated. Join "
+        "the strings in the client, or split the statement.",
+        {"limit": str(max_characters)},
+    )
+
+
 def invalid_handle(handle: str) -> GatewayError:
     """Return the error for a session id or an operation id that is not a UUID."""
     return SparkError(

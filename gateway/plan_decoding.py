@@ -23,14 +23,12 @@ from google.protobuf.message import DecodeError, Message
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import GatewayError, SparkError, invalid_request
-from gateway.request_pools import INLINE_BYTES, RequestPools
+from gateway.request_pools import INLINE_BYTES, MAX_FIELDS, RequestPools
 from gateway.requests import Request
 from gateway.wire import LENGTH, VARINT, Field, count_fields, read_fields
 
-MAX_FIELDS = 500_000
-"""The maximum number of fields in a large plan. Decoding this many fields takes about 30 milliseconds."""
-
 _MAX_PLAN_FIELDS = 64
+_PIECE_BYTES = 64 * 1024
 _ROOT, _COMMAND = base_pb2.Plan.ROOT_FIELD_NUMBER, base_pb2.Plan.COMMAND_FIELD_NUMBER
 _COMPRESSED = base_pb2.Plan.COMPRESSED_OPERATION_FIELD_NUMBER
 _Operation = base_pb2.Plan.CompressedOperation
@@ -66,7 +64,7 @@ class EncodedPlan:
 
     Attributes:
         data: The encoded plan. If the plan is compressed, the compressed operation.
-        size_bytes: The decompressed size, or its maximum if it is unknown.
+        size_bytes: The decompressed size.
         compressed: The compressed operation of the client, without its data. None if the plan is not compressed.
     """
 
@@ -138,7 +136,7 @@ class PlanDecoder:
     def __init__(self, pools: RequestPools) -> None:
         self._pools = pools
 
-    def read(self, request: Request) -> "EncodedPlan | None":
+    async def read(self, request: Request) -> "EncodedPlan | None":
         """Return the plan of an ``ExecutePlan`` request. None if the request does not contain a plan.
 
         Raises:
@@ -153,7 +151,7 @@ class PlanDecoder:
         if not operations or operations[0].number != _COMPRESSED:
             return EncodedPlan(request.plan, len(request.plan))
         data, header = _read_operation(request.data, operations[0])
-        return EncodedPlan(data, self._size(data), header)
+        return EncodedPlan(data, await self._size(data), header)
 
     def reserve(self, plan: "EncodedPlan") -> AbstractAsyncContextManager[None]:
         """Return a block that reserves the memory of a plan.
@@ -161,7 +159,7 @@ class PlanDecoder:
         Raises:
             GatewayError: If the memory is not free in time.
         """
-        return self._pools.reserve(plan.size_bytes, MAX_FIELDS)
+        return self._pools.reserve(plan.size_bytes)
 
     async def decode(self, plan: "EncodedPlan") -> DecodedPlan:
         """Return the decoded plan. The caller has reserved its memory.
@@ -171,7 +169,9 @@ class PlanDecoder:
             GatewayError: If the plan has too many fields, or cannot be decompressed.
         """
         if plan.compressed is not None:
-            return await self._pools.decode(plan.size_bytes, self._decompress, plan.data, plan.compressed)
+            return await self._pools.decode(
+                plan.size_bytes, self._decompress, plan.data, plan.compressed, plan.size_bytes
+            )
         decoded = await self._pools.decode(plan.size_bytes, decode_large, base_pb2.Plan, plan.data)
         return DecodedPlan(decoded, plan.size_bytes)
 
@@ -190,43 +190,64 @@ class PlanDecoder:
             UnreadablePlanError: If the request or a compressed plan in it cannot be decoded.
             GatewayError: If a plan has too many fields, or cannot be decompressed.
         """
-        async with self._pools.reserve(len(data), MAX_FIELDS):
+        async with self._pools.reserve(len(data)):
             message = await self._pools.decode(len(data), decode_large, base_pb2.AnalyzePlanRequest, data)
             plans = list(find_compressed_plans(message))
             if not plans:
                 yield DecodedAnalysis(message, len(data))
                 return
-        size_bytes = sum(self._size(plan.compressed_operation.data) for plan in plans)
-        async with self._pools.reserve(len(data) + size_bytes, MAX_FIELDS):
+        sizes_bytes = [await self._size(plan.compressed_operation.data) for plan in plans]
+        async with self._pools.reserve(len(data) + sum(sizes_bytes)):
             decoded = []
-            for plan in plans:
+            for plan, size_bytes in zip(plans, sizes_bytes, strict=True):
                 header = base_pb2.Plan.CompressedOperation()
                 header.CopyFrom(plan.compressed_operation)
                 compressed = header.data
                 header.ClearField("data")
-                decoded.append((plan, await self._pools.decode(size_bytes, self._decompress, compressed, header)))
-            yield DecodedAnalysis(message, len(data) + size_bytes, decoded)
+                decompressed = await self._pools.decode(size_bytes, self._decompress, compressed, header, size_bytes)
+                decoded.append((plan, decompressed))
+            yield DecodedAnalysis(message, len(data) + sum(sizes_bytes), decoded)
 
-    def _size(self, data: bytes | memoryview) -> int:
-        """Return the size of the decompressed data, which is the maximum if the data does not contain its size.
+    async def _size(self, data: bytes | memoryview) -> int:
+        """Return the size of the decompressed data.
+
+        Data that does not contain its size is decompressed for this, in small pieces. Otherwise, a small plan would
+        have to reserve the memory of the largest one.
 
         Raises:
             GatewayError: If the data is not compressed, or the size is larger than allowed.
         """
-        maximum = self._pools.max_plan_bytes
         try:
             size_bytes = zstandard.frame_content_size(data)
+            if size_bytes < 0:
+                size_bytes = await self._pools.plans.run(self._measure, data)
         except zstandard.ZstdError as error:
             raise self._refused(error) from error
-        if size_bytes > maximum:
-            raise self._refused(zstandard.ZstdError(f"its size is {size_bytes:,} bytes"))
-        return maximum if size_bytes < 0 else size_bytes
+        if size_bytes > self._pools.max_plan_bytes:
+            raise self._refused(zstandard.ZstdError(f"its size is at least {size_bytes:,} bytes"))
+        return size_bytes
 
-    def _decompress(self, compressed: bytes | memoryview, header: base_pb2.Plan.CompressedOperation) -> DecodedPlan:
-        maximum = self._pools.max_plan_bytes
+    def _measure(self, data: bytes | memoryview) -> int:
+        """Return the size of the decompressed data, or a number above the maximum if the size is larger.
+
+        Raises:
+            zstandard.ZstdError: If the data cannot be decompressed.
+        """
+        size_bytes = 0
+        with self._decompressor().stream_reader(data) as pieces:
+            while size_bytes <= self._pools.max_plan_bytes and (piece := pieces.read(_PIECE_BYTES)):
+                size_bytes += len(piece)
+        return size_bytes
+
+    def _decompressor(self) -> zstandard.ZstdDecompressor:
+        return zstandard.ZstdDecompressor(max_window_size=max(self._pools.max_plan_bytes, 1024 * 1024))
+
+    def _decompress(
+        self, compressed: bytes | memoryview, header: base_pb2.Plan.CompressedOperation, size_bytes: int
+    ) -> DecodedPlan:
+        limit = max(size_bytes, 1)  # 0 would be no limit
         try:
-            decompressor = zstandard.ZstdDecompressor(max_window_size=max(maximum, 1024 * 1024))
-            data = decompressor.decompress(compressed, max_output_size=maximum, allow_extra_data=False)
+            data = self._decompressor().decompress(compressed, max_output_size=limit, allow_extra_data=False)
         except zstandard.ZstdError as error:
             raise self._refused(error) from error
         field = _FIELD_OF_OPERATION.get(header.op_type)

@@ -363,7 +363,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         The plan is in memory only until this method returns, because the result can take hours.
         """
         request = call.request
-        plan = self._plans.read(request)
+        plan = await self._plans.read(request)
         if plan is None:
             return request
         async with self._plans.reserve(plan):

@@ -59,7 +59,8 @@ def read_parameters(sql: relations_pb2.SQL) -> Parameters:
     named |= {name: _string(literal) for name, literal in sql.args.items()}
     positional = [_string(expression.literal) for expression in sql.pos_arguments]
     positional += [_string(literal) for literal in sql.pos_args]
-    return Parameters({name: value for name, value in named.items() if value is not None}, positional)
+    strings = {name: value for name, value in named.items() if value is not None}
+    return Parameters.of_statement(sql.query, strings, positional)
 
 
 def remove_positional_parameters(sql: relations_pb2.SQL, positions: Sequence[int]) -> None:

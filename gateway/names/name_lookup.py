@@ -16,7 +16,7 @@ from gateway.scans.planner import SessionScans
 from gateway.session_settings import SessionSettings
 from gateway.sql.identifier_clauses import resolve_identifier_clauses
 from gateway.sql.lexer import tokenize
-from gateway.sql.parameters import NO_PARAMETERS
+from gateway.sql.parameters import Parameters
 from gateway.sql.references import Reference, find_references
 from workspace.records import TableState, TemporaryTable
 from workspace.workspaces import Workspace, Workspaces
@@ -67,7 +67,7 @@ class NameLookup:
     def parse_reference(self, text: str) -> Reference | None:
         """Parse a text that is a single reference. Return None for any other text."""
         dialect = self.settings.dialect
-        tokens, _ = resolve_identifier_clauses(tokenize(text, dialect), NO_PARAMETERS, dialect)
+        tokens, _ = resolve_identifier_clauses(tokenize(text, dialect), Parameters.of_statement(text), dialect)
         found = find_references(tokens, self.count_workspace_parts)
         return next((one for one in found if (one.start, one.end) == (0, len(text))), None)
 

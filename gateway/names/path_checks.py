@@ -24,8 +24,8 @@ from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError, invalid_request
 from gateway.names.plan_paths import find_encoded_paths, find_plan_paths
 from gateway.names.word_search import WordSearch
-from gateway.plan_decoding import MAX_FIELDS, UnreadablePlanError, decode_large
-from gateway.request_pools import RequestPools
+from gateway.plan_decoding import UnreadablePlanError, decode_large
+from gateway.request_pools import MAX_FIELDS, RequestPools
 from gateway.sql.path_texts import PathText, TextUse, find_path_texts
 from gateway.stored_tables.table_descriptions import build_permanent_scan
 from workspace.identifiers import is_uuid
@@ -103,7 +103,7 @@ class PathChecks:
         """
         if b"/" not in request:
             return
-        async with self._pools.reserve(len(request), MAX_FIELDS):
+        async with self._pools.reserve(len(request)):
             texts = await self._pools.parse(len(request), self._find_in_settings, request)
         if texts:
             await self._check_texts(texts)
@@ -119,7 +119,7 @@ class PathChecks:
         """
         if _FORWARDED.encode() not in data and KEY_FILE.encode() not in data:
             return
-        async with self._pools.reserve(len(data), MAX_FIELDS):
+        async with self._pools.reserve(len(data)):
             path = await self._pools.parse(len(data), _find_refused_artifact, self._fence(), data)
         if path is not None:
             raise self._refused(path)

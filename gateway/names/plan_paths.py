@@ -17,7 +17,6 @@ from engine.scan_source import FORMAT
 from gateway.authorization.path_fence import UNKNOWN
 from gateway.errors import invalid_request
 from gateway.names.plan_messages import fields_reaching, find_children, is_map_of_scalars
-from gateway.sql.parameters import NO_PARAMETERS
 from gateway.sql.path_texts import PathText, TextUse, find_name_paths, find_path_texts, may_contain_path, use_of_option
 from gateway.sql_relations import read_parameters
 from gateway.wire import LENGTH, read_fields
@@ -188,9 +187,7 @@ def _read(message: Message, kind: str) -> Iterator[PathText]:
     for name in SQL_FIELDS.get(kind, ()):
         yield from find_path_texts(getattr(message, name))
     if isinstance(message, relations_pb2.SQL) and may_contain_path(message.query):
-        parameters = read_parameters(message)
-        has_any = parameters.named or parameters.positional
-        yield from find_path_texts(message.query, parameters if has_any else NO_PARAMETERS)
+        yield from find_path_texts(message.query, read_parameters(message))
 
 
 def _read_option(key: str, value: str) -> Iterator[PathText]:

@@ -28,7 +28,7 @@ from gateway.sql.execute_immediate import find_execute_immediate
 from gateway.sql.identifier_clauses import UnknownName, resolve_identifier_clauses
 from gateway.sql.lexer import Token, tokenize
 from gateway.sql.name_syntax import qualify_with_session, quote_name
-from gateway.sql.parameters import NO_PARAMETERS, Parameters, StringEvaluator
+from gateway.sql.parameters import Parameters, StringEvaluator
 from gateway.sql.read_only_query import QUERY_KEYWORDS
 from gateway.sql.references import Reference, find_references, replace_spans
 from gateway.sql.string_literals import write_string
@@ -83,14 +83,14 @@ class SqlTextResolver:
         self._embedded = EmbeddedStatements(lookup)
 
     def resolve(
-        self, text: str, place: TextPlace = TextPlace.PLAN, parameters: Parameters = NO_PARAMETERS
+        self, text: str, place: TextPlace = TextPlace.PLAN, parameters: Parameters | None = None
     ) -> ResolvedText:
         """Resolve the names in a SQL text.
 
         Args:
             text: The SQL text.
             place: Where the text occurs.
-            parameters: The parameters of the text.
+            parameters: The parameters of the text. None if it has none.
 
         Returns:
             The resolved text. If there are no names to resolve, its text is the same as the argument.
@@ -100,6 +100,7 @@ class SqlTextResolver:
         """
         if not self._may_need_changes(text, place):
             return ResolvedText(text)
+        parameters = parameters or Parameters.of_statement(text)
         text = self._complete_using_clauses(text)
         tokens = tokenize(text, self._dialect)
         self._embedded.check(text, tokens, place, parameters)

@@ -3,7 +3,7 @@
 Source: [spark-sql-grammar executeImmediate], [spark-sql-grammar executeImmediateUsing].
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -39,6 +39,9 @@ def find_execute_immediate(
         tokens: All tokens of the text.
         parameters: The parameters of the text.
         dialect: The dialect of the session.
+
+    Raises:
+        GatewayError: If the values of the statement have too many characters.
     """
     begins = [
         index + 2
@@ -49,10 +52,12 @@ def find_execute_immediate(
         return []
     strings = StringEvaluator(tokens, parameters, dialect)
     limits = [*(begin - 2 for begin in begins[1:]), len(tokens)]  # a statement ends at the latest where the next begins
-    return [_read(tokens, begin, limit, strings) for begin, limit in zip(begins, limits, strict=True)]
+    return [_read(tokens, begin, limit, strings, parameters) for begin, limit in zip(begins, limits, strict=True)]
 
 
-def _read(tokens: Sequence[Token], begin: int, limit: int, strings: StringEvaluator) -> ExecuteImmediate:
+def _read(
+    tokens: Sequence[Token], begin: int, limit: int, strings: StringEvaluator, outer: Parameters
+) -> ExecuteImmediate:
     outside = list(_find_outside_brackets(tokens, begin, limit))
     statement_end = outside[-1] + 1 if outside else begin
     end = next((i for i in outside if tokens[i].keyword in _ENDS_TEXT), statement_end)
@@ -60,12 +65,12 @@ def _read(tokens: Sequence[Token], begin: int, limit: int, strings: StringEvalua
     expression = tokens[begin:end]
     if not expression:
         place = tokens[begin - 1].end
-        return ExecuteImmediate(place, place, None, Parameters())
+        return ExecuteImmediate(place, place, None, outer.of_inner_text())
     return ExecuteImmediate(
         expression[0].start,
         expression[-1].end,
         strings.evaluate(expression),
-        _read_using(tokens[using + 1 : statement_end], strings),
+        outer.of_inner_text(*_read_using(tokens[using + 1 : statement_end], strings)),
     )
 
 
@@ -85,7 +90,8 @@ def _find_outside_brackets(tokens: Sequence[Token], begin: int, limit: int) -> I
         depth += token.is_symbol("(")
 
 
-def _read_using(tokens: Sequence[Token], strings: StringEvaluator) -> Parameters:
+def _read_using(tokens: Sequence[Token], strings: StringEvaluator) -> tuple[Mapping[str, str], Sequence[str | None]]:
+    """Return the named and the positional parameters in a ``USING`` clause."""
     if tokens and tokens[0].is_symbol("(") and tokens[-1].is_symbol(")"):
         tokens = tokens[1:-1]
     named: dict[str, str] = {}
@@ -100,4 +106,4 @@ def _read_using(tokens: Sequence[Token], strings: StringEvaluator) -> Parameters
                 named[argument[-1].value] = known
         elif argument:
             positional.append(strings.evaluate(argument))
-    return Parameters(named, positional)
+    return named, positional

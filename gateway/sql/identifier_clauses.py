@@ -44,6 +44,9 @@ def resolve_identifier_clauses(
     Returns:
         The tokens with all known names replaced, and the clauses whose names only Spark can compute. Each replacement
         token has the offsets of the whole clause.
+
+    Raises:
+        GatewayError: If the values of the statement have too many characters.
     """
     starts = [
         index
@@ -89,6 +92,9 @@ def evaluate_identifier_clause(
 
     Returns:
         The parts of the name. Empty if only Spark can compute the name.
+
+    Raises:
+        GatewayError: If the values of the statement have too many characters.
     """
     tokens = tokenize(sql, dialect)
     argument = [token for token in tokens if clause.argument_start <= token.start < clause.argument_end]

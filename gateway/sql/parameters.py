@@ -2,15 +2,46 @@
 
 The values come from string literals and from the parameters of the statement.
 
+Guarantee: the values that are evaluated for a statement have at most 8 times as many characters as the statement and
+its parameters, plus 1,024. This includes the values in texts of ``EXECUTE IMMEDIATE``, whose parameters can be values
+again. So the time for a statement is proportional to its length.
+
 Source: [spark-sql-grammar stringLit], [spark-sql-grammar parameterMarker], ``PosParameterizedQuery``.
 """
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Self
 
+from gateway.errors import values_too_long
 from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, Token, TokenKind
 from gateway.sql.string_literals import read_string
+
+_FREE_CHARACTERS = 1024
+_CHARACTERS_PER_CHARACTER = 8
+
+
+class EvaluatedCharacters:
+    """Counts the characters of the values that are evaluated for a statement.
+
+    Args:
+        given_characters: The length of the statement and of all its parameters.
+    """
+
+    def __init__(self, given_characters: int) -> None:
+        self._limit = self._left = _FREE_CHARACTERS + _CHARACTERS_PER_CHARACTER * given_characters
+
+    def count(self, value: str) -> None:
+        """Count a value.
+
+        Raises:
+            GatewayError: If all values together have too many characters.
+        """
+        self._left -= len(value) + 1
+        if self._left < 0:
+            raise values_too_long(self._limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +51,32 @@ class Parameters:
     Attributes:
         named: The values of the ``:name`` parameters, by name.
         positional: The values of the ``?`` parameters, in order. None for values that are not strings.
+        evaluated: The characters that were evaluated for the whole statement so far.
     """
 
-    named: Mapping[str, str] = field(default_factory=dict)
-    positional: Sequence[str | None] = ()
+    named: Mapping[str, str]
+    positional: Sequence[str | None]
+    evaluated: EvaluatedCharacters = field(compare=False, repr=False)
 
+    @classmethod
+    def of_statement(
+        cls, text: str, named: Mapping[str, str] = MappingProxyType({}), positional: Sequence[str | None] = ()
+    ) -> Self:
+        """Return the parameters of a whole statement. None of its values was evaluated so far.
 
-NO_PARAMETERS = Parameters()
+        Args:
+            text: The text of the statement.
+            named: The values of the ``:name`` parameters, by name.
+            positional: The values of the ``?`` parameters, in order. None for values that are not strings.
+        """
+        values = (*named.values(), *positional)
+        return cls(named, positional, EvaluatedCharacters(len(text) + sum(len(each or "") for each in values)))
+
+    def of_inner_text(
+        self, named: Mapping[str, str] = MappingProxyType({}), positional: Sequence[str | None] = ()
+    ) -> Self:
+        """Return the parameters of a text inside this statement."""
+        return type(self)(named, positional, self.evaluated)
 
 
 class StringEvaluator:
@@ -48,8 +98,12 @@ class StringEvaluator:
 
         Lodge can compute the value if the expression consists of string literals and parameters that are adjacent or
         joined by ``||``.
+
+        Raises:
+            GatewayError: If the values of the statement have too many characters.
         """
-        text, position = "", 0
+        pieces: list[str] = []
+        position = 0
         if not expression:
             return None
         while position < len(expression):
@@ -57,15 +111,19 @@ class StringEvaluator:
             if operand is None:
                 return None
             piece, position = operand
-            text += piece
+            pieces.append(piece)
             if [token.value for token in expression[position : position + 2]] == ["|", "|"]:
                 position += 2
                 if position == len(expression):
                     return None
-        return text
+        return "".join(pieces)
 
     def find_strings(self, expression: Sequence[Token]) -> Sequence[str]:
-        """Return the values of all string literals and parameters in an expression."""
+        """Return the values of all string literals and parameters in an expression.
+
+        Raises:
+            GatewayError: If the values of the statement have too many characters.
+        """
         operands = (self._read_operand(expression, position) for position in range(len(expression)))
         return [operand[0] for operand in operands if operand is not None]
 
@@ -85,4 +143,7 @@ class StringEvaluator:
         elif token.is_symbol(":") and position + 1 < len(expression):
             following, length = expression[position + 1], 2
             value = self._parameters.named.get(following.value) if following.kind is TokenKind.WORD else None
-        return None if value is None else (value, position + length)
+        if value is None:
+            return None
+        self._parameters.evaluated.count(value)
+        return value, position + length

@@ -25,7 +25,7 @@ from gateway.authorization.path_fence import MAX_PATH_CHARACTERS, UNKNOWN
 from gateway.sql.execute_immediate import find_execute_immediate
 from gateway.sql.identifier_clauses import resolve_identifier_clauses
 from gateway.sql.lexer import DEFAULT_DIALECT, VARIABLE_START, Dialect, Token, TokenKind, tokenize
-from gateway.sql.parameters import NO_PARAMETERS, Parameters, StringEvaluator
+from gateway.sql.parameters import Parameters, StringEvaluator
 from gateway.sql.piecewise_search import is_found
 from gateway.sql.string_literals import read_string
 
@@ -67,7 +67,7 @@ _MAX_ADJACENT = 100
 _MAX_ADDED_CHARACTERS = 1_000_000
 """How many characters the paths of all statements ``ADD`` in a text may have. Each may reach to the end of the text."""
 
-_ADDED_KIND = re.compile(r"\s*+\S++\s++(?P<path>\S)")
+_BLANKS = re.compile(r"\s*+")
 
 
 class TextUse(enum.Enum):
@@ -113,14 +113,17 @@ def use_of_option(key: str) -> TextUse:
     return TextUse.PATH if is_path else TextUse.VALUE
 
 
-def find_path_texts(sql: str, parameters: Parameters = NO_PARAMETERS) -> Iterator[PathText]:
+def find_path_texts(sql: str, parameters: Parameters | None = None) -> Iterator[PathText]:
     """Yield all texts of a SQL statement that may be paths.
 
     Args:
         sql: The SQL text.
-        parameters: The parameters of the text.
+        parameters: The parameters of the text. None if it has none.
+
+    Raises:
+        GatewayError: If the text has too many tokens, or its values have too many characters.
     """
-    return _find(sql, parameters, 0, set())
+    return _find(sql, Parameters.of_statement(sql) if parameters is None else parameters, 0, set())
 
 
 def find_name_paths(name: str) -> Iterator[PathText]:
@@ -131,7 +134,8 @@ def find_name_paths(name: str) -> Iterator[PathText]:
 
 
 def _find(sql: str, parameters: Parameters, depth: int, seen: set[str]) -> Iterator[PathText]:
-    if not may_contain_path(sql) or (sql in seen and parameters is NO_PARAMETERS):
+    has_parameters = parameters.named or parameters.positional
+    if (sql in seen and not has_parameters) or not may_contain_path(sql):
         return
     seen.add(sql)
     if depth > _MAX_DEPTH:
@@ -147,10 +151,11 @@ def _find(sql: str, parameters: Parameters, depth: int, seen: set[str]) -> Itera
         yield from _find_strings(tokens)
         yield from _find_computed_options(tokens, StringEvaluator(tokens, parameters, dialect))
         yield from _find_raw_texts(sql, tokens)
-        inner = [(text, NO_PARAMETERS) for clause in unknown for text in clause.strings]
+        inner = [(text, parameters.of_inner_text()) for clause in unknown for text in clause.strings]
         immediates = find_execute_immediate(tokens, parameters, dialect)
         inner += [(each.text, each.parameters) for each in immediates if each.text is not None]
-        inner += [(text, NO_PARAMETERS) for token in tokens for text in _read(token) if "/" in text or "\\" in text]
+        read = (text for token in tokens for text in _read(token))
+        inner += [(text, parameters.of_inner_text()) for text in read if "/" in text or "\\" in text]
         for text, own in inner:
             yield from _find(text, own, depth + 1, seen)
 
@@ -279,8 +284,9 @@ def _find_raw_texts(sql: str, tokens: Sequence[Token]) -> Iterator[PathText]:
         if token.keyword not in _RAW_STATEMENTS or not _begins_statement(tokens, index):
             continue
         use = TextUse.VALUE if token.keyword == "SET" else TextUse.PATH
-        if token.keyword == "ADD" and added_characters <= _MAX_ADDED_CHARACTERS:
-            for added in _find_added_path(sql, token.end):
+        kind = tokens[index + 1] if token.keyword == "ADD" and index + 1 < len(tokens) else None
+        if kind is not None and kind.is_name and added_characters <= _MAX_ADDED_CHARACTERS:
+            for added in _find_added_path(sql, kind.end):
                 added_characters += len(added.text)
                 yield added
             if added_characters > _MAX_ADDED_CHARACTERS:
@@ -293,20 +299,23 @@ def _find_raw_texts(sql: str, tokens: Sequence[Token]) -> Iterator[PathText]:
                 yield PathText(_replace_variables(word), use)
 
 
-def _find_added_path(sql: str, begin: int) -> Iterator[PathText]:
-    """Yield the text of ``ADD`` as one path with blanks: up to a semicolon, and to the end if this can be a path."""
-    kind = _ADDED_KIND.match(sql, begin)
-    if kind is None:
-        return
-    semicolon = sql.find(";", kind.start("path"), kind.start("path") + MAX_PATH_CHARACTERS)
+def _find_added_path(sql: str, kind_end: int) -> Iterator[PathText]:
+    """Yield the text after the kind of file in ``ADD`` as one path with blanks.
+
+    The path ends at a semicolon, and also at the end of the whole text if it can be a path then.
+    """
+    blanks = _BLANKS.match(sql, kind_end)
+    begin = kind_end if blanks is None else blanks.end()
+    semicolon = sql.find(";", begin, begin + MAX_PATH_CHARACTERS)
     ends = [semicolon] if semicolon >= 0 else []
     if len(sql) - begin <= MAX_PATH_CHARACTERS or not ends:
         ends.append(len(sql))
     for end in ends:
-        text = sql[kind.start("path") : min(end, kind.start("path") + MAX_PATH_CHARACTERS + 1)]
+        text = sql[begin : min(end, begin + MAX_PATH_CHARACTERS + 1)]
         if len(text) <= MAX_PATH_CHARACTERS:  # a longer text is refused for its length
             text = text.strip(" ;'\"")
-        yield PathText(_replace_variables(text), TextUse.PATH)
+        if text:
+            yield PathText(_replace_variables(text), TextUse.PATH)
 
 
 def _begins_statement(tokens: Sequence[Token], index: int) -> bool:

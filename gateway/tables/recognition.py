@@ -46,7 +46,7 @@ class SqlRecognition:
             GatewayError: If the text has too many tokens.
         """
         if len(self._text) > INLINE_CHARACTERS:
-            return await self._pools.sql.run(may_concern_tables, self._text)
+            return await self._pools.parse(len(self._text), may_concern_tables, self._text)
         if await self.parse(DEFAULT_DIALECT) is not None:
             return True
         return '"' in self._text and await self.parse(_DOUBLE_QUOTED) is not None
@@ -66,7 +66,7 @@ class SqlRecognition:
         clauses = list(_find_clauses(statement))
         if not clauses:
             return {}
-        return await self._pools.parse(len(self._text), _evaluate, self._text, clauses, sql, dialect)
+        return await self._pools.parse(sql.ByteSize(), _evaluate, self._text, clauses, sql, dialect)
 
 
 def _parse(text: str, dialect: Dialect) -> _Result:

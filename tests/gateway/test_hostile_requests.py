@@ -1,6 +1,7 @@
 """Large and hostile requests occupy neither the event loop nor memory without a limit."""
 
 import asyncio
+import threading
 import time
 import tracemalloc
 import uuid
@@ -10,8 +11,8 @@ import zstandard
 from pyspark.sql.connect.proto import base_pb2, expressions_pb2, relations_pb2
 
 from gateway.errors import GatewayError
-from gateway.plan_decoding import MAX_FIELDS, PlanDecoder, UnreadablePlanError
-from gateway.request_pools import INLINE_BYTES, ByteBudget, RequestPools
+from gateway.plan_decoding import PlanDecoder, UnreadablePlanError
+from gateway.request_pools import MAX_FIELDS, RequestPools
 from gateway.requests import index_request, read_request
 from gateway.sql.lexer import DEFAULT_DIALECT, tokenize
 from gateway.sql.statements import DropTable, Insert
@@ -70,7 +71,7 @@ def compressed(data, kind=Operation.OP_TYPE_RELATION):
 
 async def decode(pools, request):
     decoder = PlanDecoder(pools)
-    plan = decoder.read(request)
+    plan = await decoder.read(request)
     async with decoder.reserve(plan):
         return await decoder.decode(plan)
 
@@ -199,9 +200,9 @@ async def test_large_plans_decode(pools):
         b"\x9a\x00\x00",
     ],
 )
-def test_plan_with_two_meanings_is_refused(pools, plan):
+async def test_plan_with_two_meanings_is_refused(pools, plan):
     with pytest.raises(GatewayError):
-        PlanDecoder(pools).read(execution(plan))
+        await PlanDecoder(pools).read(execution(plan))
 
 
 async def test_unreadable_plan_is_reported_with_its_decompressed_bytes(pools):
@@ -222,42 +223,20 @@ def test_fields_are_counted_at_any_depth():
         count_fields(relation.SerializeToString(), relation.DESCRIPTOR, 3)
 
 
-async def test_memory_for_plans_is_given_in_order():
-    budget, order = ByteBudget(100), []
-
-    async def work(name, size_bytes):
-        async with budget.reserve(size_bytes):
-            order.append(name)
-            assert budget.used_bytes <= 100
-            await asyncio.sleep(0.01)
-
-    await asyncio.gather(*(work(name, size) for name, size in zip("abcde", (60, 60, 500, 10, 90), strict=True)))
-    assert order == list("abcde")
-    assert budget.used_bytes == 0
+async def test_plan_of_unknown_size_reserves_what_it_needs(pools):
+    relation = relations_pb2.Relation()
+    relation.local_relation.data = bytes(3 * MIB)
+    frame = zstandard.ZstdCompressor(write_content_size=False).compress(relation.SerializeToString())
+    operation = Operation(data=frame, op_type=Operation.OP_TYPE_RELATION, compression_codec=1)
+    request = execution(base_pb2.Plan(compressed_operation=operation).SerializeToString())
+    assert (await PlanDecoder(pools).read(request)).size_bytes == relation.ByteSize()
+    assert (await decode(pools, request)).plan.root == relation
 
 
-async def test_cancelled_wait_for_memory_does_not_keep_memory():
-    budget = ByteBudget(100)
-
-    async def wait(size_bytes):
-        async with budget.reserve(size_bytes):
-            pass
-
-    async with budget.reserve(100):
-        waiting = [asyncio.create_task(wait(100)), asyncio.create_task(wait(1))]
-        await asyncio.sleep(0)
-        waiting[0].cancel()
-        await asyncio.sleep(0)
-    await waiting[1]
-    assert budget.used_bytes == 0
-
-
-async def test_wait_for_memory_ends_with_a_delay_for_the_client(monkeypatch):
-    monkeypatch.setattr("gateway.request_pools._WAIT_SECONDS", 0.01)
-    budget = ByteBudget(INLINE_BYTES)
-    async with budget.reserve(1):
-        with pytest.raises(GatewayError, match="LODGE_LIMIT_EXCEEDED") as raised:
-            async with budget.reserve(INLINE_BYTES):
-                pass
-    assert raised.value.retry_after_seconds == 1
-    assert budget.used_bytes == 0
+async def test_long_texts_of_others_do_not_delay_a_text_of_moderate_length(pools):
+    end = threading.Event()
+    long = [asyncio.create_task(pools.parse(1024 * 1024, end.wait)) for _ in range(4)]
+    await asyncio.sleep(0)
+    assert await pools.parse(32 * 1024, lambda: "parsed") == "parsed"
+    end.set()
+    assert await asyncio.gather(*long) == [True] * 4

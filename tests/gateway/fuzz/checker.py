@@ -1,5 +1,6 @@
 """Compares how Lodge, Python's protobuf and Spark's protobuf read the same requests."""
 
+import asyncio
 import struct
 import subprocess
 from collections import Counter
@@ -121,7 +122,7 @@ def _compare(request: Request, other: Reading, where: str) -> None:
     assert request.client_type == other.client_type, where
     assert request.tags == other.tags, where
     try:
-        plan = PlanDecoder(_POOLS).read(request)
+        plan = asyncio.run(PlanDecoder(_POOLS).read(request))
     except GatewayError:
         return
     assert (plan is None) == (other.plan == "NONE"), where

@@ -13,9 +13,8 @@ from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError
 from gateway.names import path_checks
 from gateway.names.path_checks import PathChecks
-from gateway.plan_decoding import MAX_FIELDS
 from gateway.pools import Pool
-from gateway.request_pools import RequestPools
+from gateway.request_pools import MAX_FIELDS, RequestPools
 from gateway.stored_tables.table_descriptions import DESCRIPTION_FILE, TableDescription
 from gateway.wire import LENGTH, encode_field, encode_varint
 from workspace.workspaces import Workspace, Workspaces

@@ -68,7 +68,7 @@ def request(plan):
 
 async def decode(request):
     decoder = PlanDecoder(RequestPools())
-    return await decoder.decode(decoder.read(request))
+    return await decoder.decode(await decoder.read(request))
 
 
 def compress(operation, kind):

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.sql.column_pruning import find_mentioned_names
 from gateway.sql.lexer import tokenize
-from gateway.sql.parameters import NO_PARAMETERS, StringEvaluator
+from gateway.sql.parameters import Parameters, StringEvaluator
 
 SCAN = "dfs.`a/b.csv`"
 
@@ -93,7 +93,7 @@ def test_many_tokens_and_references_take_linear_time(assert_linear_time):
 def test_many_parameters_are_found_in_linear_time(assert_linear_time):
     def find(text):
         tokens = tokenize(text)
-        strings = StringEvaluator(tokens, NO_PARAMETERS)
+        strings = StringEvaluator(tokens, Parameters.of_statement(text))
         assert [ordinal for token in tokens for ordinal in strings.find_positions(token.start, token.end)] == list(
             range(text.count("?"))
         )

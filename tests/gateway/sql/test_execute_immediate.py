@@ -8,12 +8,11 @@ from gateway.sql.execute_immediate import find_execute_immediate
 from gateway.sql.lexer import tokenize
 from gateway.sql.parameters import Parameters
 
-PARAMETERS = Parameters({"q": "select 2"}, ["select 3"])
-
 
 def describe(sql):
     """Return the expression, text and parameters of each ``EXECUTE IMMEDIATE``."""
-    found = find_execute_immediate(tokenize(sql), PARAMETERS)
+    parameters = Parameters.of_statement(sql, {"q": "select 2"}, ["select 3"])
+    found = find_execute_immediate(tokenize(sql), parameters)
     return [(sql[one.start : one.end], one.text, one.parameters.named, one.parameters.positional) for one in found]
 
 

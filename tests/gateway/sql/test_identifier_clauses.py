@@ -8,7 +8,9 @@ from gateway.sql.parameters import Parameters
 from gateway.sql.statement_parser import parse_statement
 from gateway.sql.statements import DropTable, IdentifierClause
 
-PARAMETERS = Parameters({"n": "dfs.tmp.t", "part": "t"}, ["x", None, "a.b"])
+
+def parameters_of(sql):
+    return Parameters.of_statement(sql, {"n": "dfs.tmp.t", "part": "t"}, ["x", None, "a.b"])
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,7 @@ def test_name_of_literals_and_parameters_is_known(clause, parts):
     statement = parse_statement(sql)
     assert isinstance(statement, DropTable)
     if isinstance(statement.name, IdentifierClause):
-        assert evaluate_identifier_clause(sql, statement.name, PARAMETERS) == parts
+        assert evaluate_identifier_clause(sql, statement.name, parameters_of(sql)) == parts
     else:
         assert statement.name.parts == parts
 
@@ -43,15 +45,15 @@ def test_question_mark_is_a_positional_parameter():
     sql = "select ?, ?, * from identifier(?)"
     start = sql.index("identifier")
     clause = IdentifierClause(start, len(sql), len(sql) - 2, len(sql) - 1)
-    assert evaluate_identifier_clause(sql, clause, PARAMETERS) == ("a", "b")
-    assert evaluate_identifier_clause(sql, clause, Parameters({}, ["x"])) == ()
+    assert evaluate_identifier_clause(sql, clause, parameters_of(sql)) == ("a", "b")
+    assert evaluate_identifier_clause(sql, clause, Parameters.of_statement(sql, {}, ["x"])) == ()
 
 
 def test_double_quotes_follow_the_dialect():
     sql = 'drop table identifier("t")'
     clause = IdentifierClause(11, len(sql), 22, len(sql) - 1)
-    assert evaluate_identifier_clause(sql, clause, PARAMETERS) == ("t",)
-    assert evaluate_identifier_clause(sql, clause, PARAMETERS, Dialect(double_quoted_identifiers=True)) == ()
+    assert evaluate_identifier_clause(sql, clause, parameters_of(sql)) == ("t",)
+    assert evaluate_identifier_clause(sql, clause, parameters_of(sql), Dialect(double_quoted_identifiers=True)) == ()
 
 
 def test_escapes_follow_the_dialect_unless_the_clause_is_a_part():
@@ -62,26 +64,28 @@ def test_escapes_follow_the_dialect_unless_the_clause_is_a_part():
         (r"select * from identifier('\u0061').t", "a.t"),
         ("select * from identifier('a.t')", "a.t"),
     ):
-        known, _ = resolve_identifier_clauses(tokenize(sql, escaped), PARAMETERS, escaped)
+        known, _ = resolve_identifier_clauses(tokenize(sql, escaped), parameters_of(sql), escaped)
         assert "".join(token.value for token in known[3:]) == expected
 
 
 def test_unknown_name_has_its_known_strings():
     sql = "select 1 from identifier(concat('dfs.', lower(:n), x)) join identifier('a')"
-    known, computed = resolve_identifier_clauses(tokenize(sql), PARAMETERS)
+    known, computed = resolve_identifier_clauses(tokenize(sql), parameters_of(sql))
     assert [name.strings for name in computed] == [("dfs.", "dfs.tmp.t")]
     assert sql[computed[0].start : computed[0].end].startswith("identifier(concat(")
     assert known[-1].value == "a"
 
 
 def test_unfinished_clause_stays():
-    found = tokenize("select identifier('a' from identifier(")
-    assert resolve_identifier_clauses(found, PARAMETERS) == (found, [])
+    sql = "select identifier('a' from identifier("
+    found = tokenize(sql)
+    assert resolve_identifier_clauses(found, parameters_of(sql)) == (found, [])
 
 
 @pytest.mark.parametrize("value", ["a b", "dfs.", "", "1"])
 def test_clause_without_valid_name_stays(value: str) -> None:
-    found = tokenize(f"select * from identifier('{value}')")
-    known, computed = resolve_identifier_clauses(found, Parameters())
+    sql = f"select * from identifier('{value}')"
+    found = tokenize(sql)
+    known, computed = resolve_identifier_clauses(found, Parameters.of_statement(sql))
     assert list(known) == found
     assert [name.strings for name in computed] == [(value,)]

@@ -7,16 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.authorization.path_fence import MAX_PATH_CHARACTERS, UNKNOWN, PathFence
+from gateway.errors import GatewayError
 from gateway.sql.parameters import Parameters
 from gateway.sql.path_texts import TextUse, find_name_paths, find_path_texts, may_contain_path, use_of_option
 
 
 def paths(sql, **parameters):
-    return {found.text for found in find_path_texts(sql, Parameters(**parameters)) if found.use is TextUse.PATH}
+    return {
+        found.text
+        for found in find_path_texts(sql, Parameters.of_statement(sql, **parameters))
+        if found.use is TextUse.PATH
+    }
 
 
 def values(sql, **parameters):
-    return {found.text for found in find_path_texts(sql, Parameters(**parameters)) if found.use is TextUse.VALUE}
+    return {
+        found.text
+        for found in find_path_texts(sql, Parameters.of_statement(sql, **parameters))
+        if found.use is TextUse.VALUE
+    }
 
 
 @pytest.mark.parametrize(
@@ -181,7 +190,7 @@ def test_ordinary_statements_are_not_tokenized():
     "text",
     [
         *("parquet.`", ".`a", "'/x' ", "set ", "immediate 'x' || ", "${", "options (", "with ("),
-        *("; add jar /a", "; set a = /b", "; add jar '/a"),
+        *("; add jar /a", "; set a = /b", "; add jar '/a", ";add", ";add jar", "; identifier(identifier('/a' "),
     ],
 )
 def test_long_texts_take_linear_time(text, assert_linear_time):
@@ -233,7 +242,7 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=30).map("".join), st.text(max_size=5))
 def test_any_text_is_searched_without_error(text, value):
-    parameters = Parameters({"p": value}, [value])
+    parameters = Parameters.of_statement(text, {"p": value}, [value])
     fence = PathFence([Path("/srv/tmp"), "s3://bucket/tmp"])
     for found in [*find_path_texts(text, parameters), *find_name_paths(text)]:
         fence.refuses(found.text)
@@ -255,9 +264,9 @@ def test_paths_of_many_added_files_have_a_limited_length(count):
     assert any(each.text == UNKNOWN for each in found), "the rest is refused"
 
 
-@pytest.mark.parametrize("blanks", [1, 5_000])
+@pytest.mark.parametrize("blanks", [" ", " " * 5_000, "/* a b */ ", "\n"])
 def test_path_of_an_added_file_is_found_after_any_blanks(blanks):
-    found = [each.text for each in find_path_texts(f"add jar{' ' * blanks}'/secret dir/x';")]
+    found = [each.text for each in find_path_texts(f"add{blanks}jar{' ' * len(blanks)}'/secret dir/x';")]
     assert "/secret dir/x" in found
     long = [each.text for each in find_path_texts("add jar " + "'" * 2 * MAX_PATH_CHARACTERS + "/secret dir/x")]
     assert any(len(text) > MAX_PATH_CHARACTERS for text in long), "it is refused for its length"
@@ -267,3 +276,29 @@ def test_path_of_an_added_file_is_found_after_any_blanks(blanks):
 @pytest.mark.parametrize("end", ["with   (path = '/x')", "with" + " " * 70_000 + "(path = '/x')", "x://", "a.\n`/x`"])
 def test_path_is_found_wherever_it_begins_in_a_long_text(offset, end):
     assert may_contain_path("select " + "a" * (32 * 1024 - 8 + offset) + " " + end)
+
+
+_REPEATED = {
+    "name": "select * from identifier({}) -- `",
+    "text": "execute immediate {}",
+    "text in a text": "execute immediate 'execute immediate :b||:b||:b||:b using 1' using {} as b",
+    "value of an option": "create table t using csv options (path {})",
+    "many names": "select identifier(:a), " * 200 + "{}",
+}
+
+
+@pytest.mark.parametrize("statement", _REPEATED.values(), ids=_REPEATED)
+def test_repeated_parameters_take_linear_time_or_are_refused(statement, assert_linear_time):
+    def search(sql):
+        try:
+            list(find_path_texts(sql, Parameters.of_statement(sql, {"a": " set x = '/y'" * (len(sql) // 13)})))
+        except GatewayError as error:
+            assert error.condition == "LODGE_VALUES_TOO_LONG"
+
+    small, large = (statement.format("||".join([":a"] * count)) for count in (250, 2_000))
+    assert_linear_time(search, small, large)
+
+
+def test_ordinary_repetition_is_not_refused():
+    sql = "select * from identifier(:a) " * 50 + "; execute immediate :a || :a || ' from ' || :a"
+    assert list(find_path_texts(sql, Parameters.of_statement(sql, {"a": "some_catalog.some_schema.`/some/table`"})))

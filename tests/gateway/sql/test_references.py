@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.sql.identifier_clauses import resolve_identifier_clauses
 from gateway.sql.lexer import Dialect, tokenize
-from gateway.sql.parameters import NO_PARAMETERS, Parameters
+from gateway.sql.parameters import Parameters
 from gateway.sql.references import Reference, find_references, replace_spans
 
 WORKSPACES = [("dfs", "tmp"), ("dfs",)]
@@ -19,7 +19,8 @@ def count_workspace_parts(parts: Sequence[str]) -> int:
     return next((len(name) for name in WORKSPACES if folded[: len(name)] == name), 0)
 
 
-def find(sql: str, parameters: Parameters = NO_PARAMETERS, **dialect: bool) -> list[Reference]:
+def find(sql: str, parameters: Parameters | None = None, **dialect: bool) -> list[Reference]:
+    parameters = parameters or Parameters.of_statement(sql)
     tokens, _ = resolve_identifier_clauses(tokenize(sql, Dialect(**dialect)), parameters)
     return find_references(tokens, count_workspace_parts)
 
@@ -203,7 +204,7 @@ def test_column_of_a_shared_name_is_ambiguous(sql: str, is_ambiguous: bool) -> N
 
 def test_parameter_contains_a_name() -> None:
     sql = "select ? from identifier(:n) join identifier(?)"
-    parameters = Parameters({"n": "dfs.tmp.a"}, [None, "dfs.tmp.b"])
+    parameters = Parameters.of_statement(sql, {"n": "dfs.tmp.a"}, [None, "dfs.tmp.b"])
     found = find(sql, parameters)
     assert [(r.parts[2], r.is_table, sql[r.start : r.end]) for r in found] == [
         ("a", True, "identifier(:n)"),

@@ -14,7 +14,7 @@ from gateway.sql.change_clauses import find_change_clauses
 from gateway.sql.identifier_clauses import evaluate_identifier_clause
 from gateway.sql.lexer import Dialect, tokenize
 from gateway.sql.name_syntax import parse_name
-from gateway.sql.parameters import NO_PARAMETERS
+from gateway.sql.parameters import Parameters
 from gateway.sql.statement_error import StatementError
 from gateway.sql.statement_parser import extract_query, parse_statement
 from tests.gateway.function_calls import count_calls
@@ -198,7 +198,7 @@ def test_computed_name_has_its_argument(written: str) -> None:
         assert name.parts == ()
         assert sql[name.start : name.end] == text
         assert sql[name.argument_start : name.argument_end] == argument
-        assert evaluate_identifier_clause(sql, name, NO_PARAMETERS) == parts, sql
+        assert evaluate_identifier_clause(sql, name, Parameters.of_statement(sql)) == parts, sql
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,116 @@
+"""A number of bytes of memory that the requests of all principals share.
+
+Guarantees:
+
+1. The tasks in the blocks of :meth:`ByteBudget.reserve` have reserved at most ``total_bytes`` together.
+2. The tasks of one principal have reserved at most half of it, so they never prevent the work of another principal.
+3. Principals that wait take turns, and the tasks of a principal receive their bytes in the order in which they ask. So
+   small tasks cannot delay a large one forever.
+"""
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from gateway.errors import GatewayError
+from gateway.principal_shares import calling_principal
+
+_WAIT_SECONDS = 30.0
+
+_Turn = tuple[int, "asyncio.Future[None]"]
+
+
+class ByteBudget:
+    """The bytes. They belong to one event loop.
+
+    Args:
+        total_bytes: All bytes. A task that asks for more than the half gets the half.
+        max_waiting: The maximum number of tasks that wait. One principal has at most the half of them.
+        refusal: A function that returns the error for tasks that are refused.
+
+    Attributes:
+        used_bytes: The bytes that are reserved at present.
+    """
+
+    def __init__(self, total_bytes: int, max_waiting: int, refusal: Callable[[], GatewayError]) -> None:
+        self.used_bytes = 0
+        self._total_bytes = total_bytes
+        self._share_bytes = total_bytes // 2
+        self._max_waiting = max_waiting
+        self._refusal = refusal
+        self._used_by: Counter[str | None] = Counter()
+        self._turns: OrderedDict[str | None, deque[_Turn]] = OrderedDict()
+
+    @asynccontextmanager
+    async def reserve(self, size_bytes: int) -> AsyncIterator[None]:
+        """Reserve bytes for the duration of the block.
+
+        Raises:
+            GatewayError: If the bytes are not free in time, or too many tasks wait.
+        """
+        size_bytes = min(size_bytes, self._share_bytes)
+        principal = calling_principal.get()
+        await self._acquire(principal, size_bytes)
+        try:
+            yield
+        finally:
+            self._count(principal, -size_bytes)
+            self._wake()
+
+    async def _acquire(self, principal: str | None, size_bytes: int) -> None:
+        waiting = sum(map(len, self._turns.values()))
+        if waiting >= self._max_waiting or len(self._turns.get(principal, ())) >= self._max_waiting // 2:
+            raise self._refusal()
+        turn = asyncio.get_running_loop().create_future()
+        self._turns.setdefault(principal, deque()).append((size_bytes, turn))
+        self._wake()
+        try:
+            async with asyncio.timeout(_WAIT_SECONDS):
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self._count(principal, -size_bytes)
+            else:
+                self._leave(principal, turn)
+            self._wake()
+            if isinstance(error, TimeoutError):
+                raise self._refusal() from None
+            raise
+
+    def _leave(self, principal: str | None, turn: "asyncio.Future[None]") -> None:
+        turns = deque(each for each in self._turns.get(principal, ()) if each[1] is not turn)
+        if turns:
+            self._turns[principal] = turns
+        else:
+            self._turns.pop(principal, None)
+
+    def _wake(self) -> None:
+        """Give free bytes to the tasks that wait."""
+        while self._give():
+            pass
+
+    def _give(self) -> bool:
+        """Give bytes to the task whose turn it is. Return False if there is none, or it has to wait for others."""
+        for principal, turns in self._turns.items():
+            size_bytes, turn = turns[0]
+            if self._used_by[principal] + size_bytes > self._share_bytes:
+                continue
+            if self.used_bytes + size_bytes > self._total_bytes:
+                return False
+            turns.popleft()
+            if turns:
+                self._turns.move_to_end(principal)
+            else:
+                del self._turns[principal]
+            if not turn.done():  # its task can be cancelled
+                self._count(principal, size_bytes)
+                turn.set_result(None)
+            return True
+        return False
+
+    def _count(self, principal: str | None, size_bytes: int) -> None:
+        self.used_bytes += size_bytes
+        self._used_by[principal] += size_bytes
+        if not self._used_by[principal]:
+            del self._used_by[principal]

@@ -10,19 +10,18 @@ import os
 import re
 import stat
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql.connect.proto import relations_pb2
 from pyspark.sql.types import StructType
 
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, storage_unavailable
 from gateway.file_systems import file_systems
 from gateway.stored_tables.storage_formats import STORAGE_FORMATS
 from gateway.stored_tables.table_plans import build_scan
 from workspace.files.table_files import has_links
-from workspace.workspaces import NotFileBasedError, Workspace
+from workspace.workspaces import Workspace
 
 DESCRIPTION_FILE = ".lodge-table.json"
 """The file name of a table description. Readers of raw files ignore this file."""
@@ -75,6 +74,8 @@ class TableDescription:
     def read(cls, directory: Path) -> "TableDescription | None":
         """Read the table description in a directory.
 
+        Anybody who may write to the workspace can write the file, so every error in it only hides this table.
+
         Returns:
             The description. None if the file does not exist or is malformed.
         """
@@ -84,6 +85,7 @@ class TableDescription:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     return None
                 document = json.loads(file.read(_MAX_BYTES))
+            json.dumps(document, ensure_ascii=False).encode()  # fails if a text is not Unicode
             if _has_user_defined_type(document["schema"]):
                 return None
             storage = STORAGE_FORMATS[document["format"]]
@@ -91,7 +93,7 @@ class TableDescription:
             options = {str(key): str(value) for key, value in document["options"].items()}
             storage.options(options)
             owner_id = str(document.get("owner", ""))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, GatewayError):
+        except Exception:  # noqa: BLE001 - Spark's parser of schemas raises errors of any kind
             return None
         return cls(schema, storage.name, options, owner_id)
 
@@ -124,19 +126,31 @@ def build_permanent_scan(path: Path) -> relations_pb2.Relation | None:
 
 
 def list_permanent_tables(workspace: Workspace) -> Sequence[str]:
-    """Return the names of the permanent tables in a workspace."""
-    names = []
-    with suppress(OSError, NotFileBasedError), file_systems.listing(workspace) as progress:
-        for name in _list_directories(workspace):
+    """Return the names of the permanent tables in a workspace.
+
+    Raises:
+        GatewayError: If the workspace cannot be listed.
+    """
+    if not workspace.is_file_based:
+        return []
+    with file_systems.listing(workspace) as progress:
+        try:
+            directories = _list_directories(workspace)
+        except OSError as error:
+            raise storage_unavailable(f"workspace [{workspace.name}]") from error
+        names = []
+        for name in directories:
             progress()
             if TableDescription.read(workspace.root / name) is not None:
                 names.append(name)
-    return names
+        return names
 
 
 def _list_directories(workspace: Workspace) -> Sequence[str]:
+    """Return the names of the directories that a client can name. A name can consist of bytes that are not UTF-8."""
     with os.scandir(workspace.root) as entries:
-        return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return sorted(name for name in names if os.fsencode(name).decode(errors="replace") == name)
 
 
 def _has_user_defined_type(value: object) -> bool:

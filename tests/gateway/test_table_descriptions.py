@@ -1,0 +1,115 @@
+"""Descriptions of permanent tables that other programs wrote, and listings of workspaces."""
+
+import copy
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.errors import GatewayError
+from gateway.stored_tables.table_descriptions import (
+    DESCRIPTION_FILE,
+    TableDescription,
+    build_permanent_scan,
+    list_permanent_tables,
+)
+from workspace.workspaces import Workspace, Workspaces
+
+VALID = {
+    "lodge_table": 1,
+    "schema": {
+        "type": "struct",
+        "fields": [
+            {"name": "a", "type": "string", "nullable": True, "metadata": {"comment": "x"}},
+            {
+                "name": "b",
+                "type": {
+                    "type": "map",
+                    "keyType": "integer",
+                    "valueType": {"type": "array", "elementType": "decimal(10,2)", "containsNull": True},
+                    "valueContainsNull": True,
+                },
+                "nullable": True,
+                "metadata": {},
+            },
+        ],
+    },
+    "format": "csv",
+    "options": {"header": "true"},
+    "owner": "ada",
+}
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(
+        ["struct", "udt", "array", "char(5)", "interval day", "decimal(99,1)", "\ud800", "path", "__COLLATIONS"]
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5) | st.just("type"), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "dfs").mkdir()
+    uris = {"dfs.tmp": (tmp_path / "tmp").as_uri(), "dfs": (tmp_path / "dfs").as_uri()}
+    return Workspaces.from_uris(uris, "dfs.tmp", ["dfs"]).by_name["dfs"]
+
+
+def write(directory: Path, document: Any) -> None:
+    directory.mkdir(exist_ok=True)
+    (directory / DESCRIPTION_FILE).write_text(json.dumps(document))
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Return all containers inside a value, with each of their keys."""
+    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    return [place for key in keys for place in ((value, key), *places(value[key]))]
+
+
+@settings(max_examples=500)
+@given(data=st.data())
+def test_changed_description_never_fails(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    document = copy.deepcopy(VALID)
+    for _ in range(data.draw(st.integers(1, 3))):
+        container, key = data.draw(st.sampled_from(places(document)))
+        container[key] = data.draw(JSON)
+    directory = tmp_path_factory.getbasetemp() / "changed"
+    write(directory, document)
+    description = TableDescription.read(directory)
+    assert (build_permanent_scan(directory) is None) == (description is None)
+    if description is not None:
+        description.encode()
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"name": 5, "type": "string", "nullable": True, "metadata": {}},
+        {"name": "a", "type": "string", "nullable": True, "metadata": {"__COLLATIONS": {"a": "x"}}},
+        {"name": "\ud800", "type": "string", "nullable": True, "metadata": {}},
+    ],
+    ids=["name that is a number", "unknown collation", "half of a character"],
+)
+def test_malformed_description_hides_only_its_table(workspace: Workspace, field: dict[str, Any]) -> None:
+    write(workspace.root / "good", VALID)
+    write(workspace.root / "bad", {**VALID, "schema": {"type": "struct", "fields": [field]}})
+    write(Path(os.fsdecode(os.fsencode(workspace.root) + b"/x\xff")), VALID)
+    assert list_permanent_tables(workspace) == ["good"]
+
+
+def test_workspace_that_has_disappeared_is_not_empty(workspace: Workspace) -> None:
+    workspace.root.rmdir()
+    with pytest.raises(GatewayError, match=r"cannot reach the storage of workspace \[dfs\]"):
+        list_permanent_tables(workspace)

@@ -3,6 +3,7 @@
 Calls on behalf of a single statement are in :mod:`gateway.backend_session`.
 """
 
+import asyncio
 import enum
 import uuid
 
@@ -18,6 +19,9 @@ from gateway.errors import GatewayError
 from gateway.sessions.session import Session
 
 _TIMEOUT_SECONDS = 10.0
+_CHECK_SECONDS = 15.0
+"""How long all requests about the operations of a session may take, which are up to ``_MAX_CHECKED + 1``."""
+
 _RUNNING = {
     base_pb2.GetStatusResponse.OperationStatus.OPERATION_STATE_RUNNING,
     base_pb2.GetStatusResponse.OperationStatus.OPERATION_STATE_TERMINATING,
@@ -53,9 +57,19 @@ async def find_activity(session: Session) -> Activity:
                                                     gateway has not seen a request or an open stream of the session
                                                     during the idle timeout.
     cannot be reached, or does not respond in time  ``UNREACHABLE``
+    answers single requests, but all too slowly     ``POSSIBLE``
     returns another error                           ``POSSIBLE``. Ending the session could end an operation.
     ==============================================  ==================================================================
     """
+    try:
+        async with asyncio.timeout(_CHECK_SECONDS):
+            return await _find_activity(session)
+    except TimeoutError:
+        log.warning("session_state_unknown", reason=f"the backend answered too slowly for {_CHECK_SECONDS:g} s")
+        return Activity.POSSIBLE
+
+
+async def _find_activity(session: Session) -> Activity:
     request = base_pb2.GetStatusRequest()
     request.operation_status.SetInParent()
     try:

@@ -59,6 +59,10 @@ from workspace.storage_paths import StoragePath
 _CONCURRENT_UPDATES = 16
 _FEWEST_LISTED = 100
 """The number of idle sessions from which their records are listed at once instead of read one by one."""
+
+_IDLE_PASS_SECONDS = 10.0
+"""How long the end of idle sessions waits for a backend."""
+
 _STOP_SECONDS = 3.0
 
 log = structlog.get_logger(__name__)
@@ -108,6 +112,7 @@ class Sessions:
         self._lease_thread = LeaseThread(self._lease, lease_duration_seconds, self._settle_soon)
         self._is_renewing = self._is_leaving = False
         self._settling: asyncio.Task[None] | None = None
+        self._idle_passes: dict[Backend, asyncio.Task[None]] = {}
         self._served: dict[SessionKey, Session] = {}
         self._by_record: dict[RecordName, Session] = {}
         self._opening: dict[tuple[SessionKey, bool], asyncio.Task[Session]] = {}
@@ -366,20 +371,26 @@ class Sessions:
 
         If a backend does not respond, its sessions continue for a second idle timeout, because the backend may still be
         running their operations. If the backend reports a running operation in this time, the idle time starts again.
+
+        If a backend answers slowly, its sessions end in the background. Other backends do not wait for it.
         """
+        self._idle_passes = {backend: one for backend, one in self._idle_passes.items() if not one.done()}
         idle: dict[Backend, list[Session]] = {}
         for session in self.all():
-            if session.is_idle(self._idle_timeout_seconds):
+            if session.backend not in self._idle_passes and session.is_idle(self._idle_timeout_seconds):
                 idle.setdefault(session.backend, []).append(session)
         records = dict[RecordName, StoredRecord]()
         if sum(map(len, idle.values())) >= _FEWEST_LISTED:
             with _log_failure():
                 records = await self._records.list_own()
 
-        async def end_idle_of_backend(sessions: Sequence[Session]) -> None:
-            await self._end_idle_of_backend(sessions, records)
-
-        await for_each(idle.values(), end_idle_of_backend, workers=_CONCURRENT_UPDATES)
+        started = {
+            backend: asyncio.create_task(self._end_idle_of_backend(sessions, records))
+            for backend, sessions in idle.items()
+        }
+        self._idle_passes |= started
+        if started:
+            await asyncio.wait(started.values(), timeout=_IDLE_PASS_SECONDS)
 
     async def _end_idle_of_backend(self, sessions: Sequence[Session], records: dict[RecordName, StoredRecord]) -> None:
         """End the idle sessions of one backend. If the backend does not respond to a check, no other checks follow.
@@ -409,9 +420,10 @@ class Sessions:
             end: Whether to end the sessions because their backends stop too.
         """
         self._is_leaving = True
-        if self._settling is not None:
-            self._settling.cancel()
-            await asyncio.gather(self._settling, return_exceptions=True)
+        background = [*self._idle_passes.values(), *([] if self._settling is None else [self._settling])]
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
 
         async def end_session(session: Session) -> None:
             try:

@@ -1,5 +1,6 @@
 """What the answer of a backend says about an idle session."""
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
@@ -32,6 +33,7 @@ class AnsweringBackend(grpc.GenericRpcHandler):
         self.condition = ""
         self.never_answers = False
         self.existing: set[str] = set()
+        self.seconds_to_release = 0.0
 
     async def _refuse(self, context: Any, code: grpc.StatusCode, condition: str) -> None:
         context.set_trailing_metadata(error_metadata(condition, code))
@@ -40,6 +42,7 @@ class AnsweringBackend(grpc.GenericRpcHandler):
     def service(self, handler_call_details: Any) -> Any:
         async def release(request: bytes, context: Any) -> bytes:
             operation = base_pb2.ReleaseExecuteRequest.FromString(request)
+            await asyncio.sleep(self.seconds_to_release)
             if operation.operation_id in self.existing:
                 await self._refuse(context, grpc.StatusCode.INTERNAL, "INVALID_CURSOR.POSITION_NOT_FOUND")
             return base_pb2.ReleaseExecuteResponse().SerializeToString()
@@ -122,6 +125,16 @@ async def test_backend_that_does_not_answer_is_unreachable(
     backend.never_answers = True
     monkeypatch.setattr(backend_calls, "_TIMEOUT_SECONDS", 0.2)
     assert await find_activity(session) is Activity.UNREACHABLE
+
+
+async def test_backend_that_answers_each_request_slowly_may_run_an_operation(
+    answering: tuple[AnsweringBackend, Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend, session = answering
+    backend.states, backend.seconds_to_release = [State.OPERATION_STATE_RUNNING] * 100, 0.5
+    monkeypatch.setattr(backend_calls, "_CHECK_SECONDS", 1.0)
+    async with asyncio.timeout(25):
+        assert await find_activity(session) is Activity.POSSIBLE
 
 
 @pytest.mark.slow

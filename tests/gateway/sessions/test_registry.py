@@ -76,16 +76,20 @@ class IdleBackend(grpc.GenericRpcHandler):
     Attributes:
         calls: The methods that were called.
         is_unreachable: Whether it answers all calls like a connection that fails.
+        may_answer: Set when it answers.
     """
 
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.is_unreachable = False
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
 
     def service(self, handler_call_details: Any) -> Any:
         self.calls.append(handler_call_details.method.rpartition("/")[2])
 
         async def answer(request: bytes, context: Any) -> bytes:
+            await self.may_answer.wait()
             if self.is_unreachable:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "Connection refused")
             return b""
@@ -268,6 +272,22 @@ async def test_sessions_of_unreachable_backend_end_after_second_idle_timeout(rep
     await replica.sessions.end_idle()
     assert not replica.sessions.all()
     assert not replica.records.list()
+
+
+async def test_end_of_idle_sessions_does_not_wait_for_a_slow_backend(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.sessions.registry._IDLE_PASS_SECONDS", 0.1)
+    await replica.sessions.open(new_key())
+    replica.backend.may_answer.clear()
+    for _ in range(2):
+        async with asyncio.timeout(5):
+            await replica.sessions.end_idle()
+    assert replica.backend.calls == ["GetStatus"], "the first check continues"
+    replica.backend.may_answer.set()
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while replica.records.list():
+            await replica.sessions.end_idle()
 
 
 @pytest.mark.parametrize("loses_answers", [False, True])

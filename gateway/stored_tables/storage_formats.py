@@ -43,6 +43,7 @@ No table has a column with the given name for malformed rows.
 
 _MAX_CHARACTERS = 4096
 _MAX_OPTIONS = 100
+_MAX_CHARACTERS_OF_ALL = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,12 @@ class StorageFormat:
         if len(statement) > _MAX_OPTIONS:
             raise _refused(
                 f"The table has {len(statement):,} options. The maximum is {_MAX_OPTIONS:,}. Use fewer options."
+            )
+        characters = sum(len(key) + len(value) for key, value in statement.items())
+        if characters > _MAX_CHARACTERS_OF_ALL:
+            raise _refused(
+                f"The names and values of all options of the table have {characters:,} characters. The maximum is "
+                f"{_MAX_CHARACTERS_OF_ALL:,}. Use shorter values."
             )
 
 

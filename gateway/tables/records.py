@@ -1,6 +1,9 @@
 """Access to session records for statements that change temporary tables.
 
-Guarantee: a change is written only if the session has not ended since the statement started.
+Guarantees:
+
+1. A change is written only if the session has not ended since the statement started.
+2. No statement makes a record larger than ``MAX_RECORD_BYTES``, because every change writes and reads the whole record.
 """
 
 from collections.abc import Callable
@@ -10,8 +13,11 @@ from gateway.sessions.session import Session
 from gateway.storage import Storage
 from workspace.identifiers import Principal
 from workspace.record_changes import SessionEndingError
+from workspace.record_json import encode_record
 from workspace.record_store import RecordConflictError, RecordNotFoundError, RecordTooLargeError
 from workspace.records import Phase, SessionRecord
+
+MAX_RECORD_BYTES = 4 * 1024 * 1024
 
 
 class TableRecords:
@@ -59,14 +65,16 @@ class TableRecords:
             The record after the transition.
 
         Raises:
-            GatewayError: If the session has ended, the storage fails, or other statements changed the record during
-                every attempt.
+            GatewayError: If the session has ended, the storage fails, the record becomes too large, or other statements
+                changed the record during every attempt.
         """
 
         def checked(record: SessionRecord) -> SessionRecord:
             if record.session_uuid != session.uuid or record.phase is Phase.ENDING:
                 raise SessionEndingError(record)
-            return change(record)
+            changed = change(record)
+            _check_size(record, changed)
+            return changed
 
         try:
             stored = await self._storage.update(session.record_name, checked)
@@ -81,3 +89,19 @@ class TableRecords:
         except RecordTooLargeError as error:
             raise GatewayError("LODGE_SESSION_RECORD_TOO_LARGE", "54000", str(error)) from error
         return stored.record
+
+
+def _check_size(before: SessionRecord, after: SessionRecord) -> None:
+    """Check that a change does not make a record too large. A record that already is too large may become smaller.
+
+    Raises:
+        RecordTooLargeError: If the record becomes too large.
+    """
+    size_bytes = len(encode_record(after))
+    if size_bytes > MAX_RECORD_BYTES and size_bytes > len(encode_record(before)):
+        raise RecordTooLargeError(
+            after.name,
+            f"The record of session [{after.session_uuid}] with {len(after.tables)} temporary tables would have "
+            f"{size_bytes:,} bytes. The maximum is {MAX_RECORD_BYTES:,}. Drop temporary tables, or create tables in "
+            "separate sessions.",
+        )

@@ -6,6 +6,8 @@ import pytest
 
 FORMATS = ("parquet", "orc", "json", "csv")
 
+LONG_OPTIONS = ", ".join(f"'parquet.{number}' '{'x' * 4000}'" for number in range(5))
+
 
 def there(writer):
     return sorted(path.name for path in writer.gateway.files.iterdir())
@@ -81,6 +83,7 @@ def test_failed_creation_leaves_nothing(writer):
         (f"options (compression '{'x' * 4097}') as select 1 a", "LODGE_TABLE_OPTIONS", "42000"),
         (f"options ('parquet.{'x' * 4097}' '1') as select 1 a", "LODGE_TABLE_OPTIONS", "42000"),
         (f"options ({', '.join(f'parquet.x{n} 1' for n in range(101))}) as select 1 a", "LODGE_TABLE_OPTIONS", "42000"),
+        (f"options ({LONG_OPTIONS}) as select 1 a", "LODGE_TABLE_OPTIONS", "42000"),
         ("(a int)", "LODGE_WORKSPACE_TABLE", "0A000"),
         ("like dfs.q", "LODGE_WORKSPACE_TABLE", "0A000"),
     ):

@@ -19,6 +19,7 @@ from gateway.authentication.jwt_tokens import JwtMethod
 from gateway.authentication.jwt_tokens import JwtSettings as JwtMethodSettings
 from gateway.authentication.method import CredentialKind, Method, Naming
 from gateway.authentication.source import SourceError
+from gateway.authentication.source_memory import SourceMemory
 from gateway.authentication.token_file import TokenFileMethod
 from gateway.authentication.unavailable import UnavailableMethod
 from lodge.authentication_settings import (
@@ -38,7 +39,13 @@ Methods = Mapping[Any, Method]
 """The authentication methods by their settings, in the order of the setting."""
 
 
-def open_methods(settings: ServeSettings, opened: Methods | None = None, *, may_be_missing: bool = False) -> Methods:
+def open_methods(
+    settings: ServeSettings,
+    opened: Methods | None = None,
+    *,
+    may_be_missing: bool = False,
+    memory: SourceMemory | None = None,
+) -> Methods:
     """Return the authentication methods of the settings.
 
     The function reads files and contacts servers.
@@ -47,6 +54,7 @@ def open_methods(settings: ServeSettings, opened: Methods | None = None, *, may_
         settings: The settings.
         opened: The methods that are in use. Methods whose settings have not changed are reused.
         may_be_missing: Whether a method that cannot be used is replaced by one that refuses all logins.
+        memory: Keeps the files and documents for the gateway that replaces this one.
 
     Raises:
         SettingError: If a method cannot be used.
@@ -56,14 +64,15 @@ def open_methods(settings: ServeSettings, opened: Methods | None = None, *, may_
         in_use = (opened or {}).get(method)
         try:
             if in_use is None or isinstance(in_use, UnavailableMethod):
-                in_use = _open(method, settings)
+                in_use = _open(method, settings, memory)
             methods[method] = in_use
         except (SourceError, ValueError) as error:  # ValueError: a path contains a NUL character, for example
             problem = f"Method {position} ({method.kind}) of the setting authentication cannot be used: {error}"
             if not may_be_missing:
                 raise SettingError(problem) from None
-            _log.error("authentication_method_missing", reason=problem)
-            methods[method] = UnavailableMethod(method.kind, _reads(method))
+            if not isinstance(in_use, UnavailableMethod) or in_use.problem != problem:
+                _log.error("authentication_method_missing", reason=problem)
+            methods[method] = UnavailableMethod(method.kind, _reads(method), problem)
     return methods
 
 
@@ -72,13 +81,13 @@ def _reads(method: MethodSettings) -> CredentialKind:
     return CredentialKind.CERTIFICATE if is_certificate else CredentialKind.BEARER_TOKEN
 
 
-def _open(method: MethodSettings, settings: ServeSettings) -> Method:
+def _open(method: MethodSettings, settings: ServeSettings, memory: SourceMemory | None) -> Method:
     naming = Naming(method.principal_prefix, method.groups_prefix)
     match method:
         case TokensSettings():
-            return TokenFileMethod(method.file, naming)
+            return TokenFileMethod(method.file, naming, memory=memory)
         case JwtSettings():
-            return JwtMethod(_jwt_settings(method, naming))
+            return JwtMethod(_jwt_settings(method, naming), memory)
         case KubernetesSettings():
             return _kubernetes(method, naming, settings)
         case CertificateSettings():
@@ -90,6 +99,7 @@ def _open(method: MethodSettings, settings: ServeSettings) -> Method:
                     naming=naming,
                 ),
                 None if settings.tls is None else settings.tls.client_ca,
+                memory=memory,
             )
         case _:
             assert_never(method)

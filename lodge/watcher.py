@@ -143,6 +143,7 @@ class Watcher:
         self._accepted = KeptValue()
         self._tls_contents = KeptValue()
         self._backend_credentials = KeptValue()
+        self._authentication_sources = KeptValue()
         self._before: Identity | None = None
         self._pulse = Pulse(_PERIOD_SECONDS)
         self._memory_kills = MemoryKills()
@@ -323,6 +324,7 @@ class Watcher:
         leave_out_pandas()
         start_grpc()
 
+        from gateway.authentication.source_memory import SourceMemory  # noqa: PLC0415
         from lodge.configuration import Configuration  # noqa: PLC0415
         from lodge.serve import FromWatcher, LocalSpark, serve  # noqa: PLC0415
 
@@ -338,7 +340,8 @@ class Watcher:
             self._tls_contents,
             self._backend_credentials,
         )
-        configuration = Configuration(*self._current_settings(), self._read_settings, self._accepted.write)
+        memory = SourceMemory(self._authentication_sources)
+        configuration = Configuration(*self._current_settings(), self._read_settings, self._accepted.write, memory)
         asyncio.run(serve(configuration, output, from_watcher))
 
     def _become_reaper(self) -> None:

@@ -26,6 +26,7 @@ from gateway.authentication.file_source import read_file
 from gateway.authentication.identity import Identity
 from gateway.authentication.method import CredentialKind, DeniedError, Naming
 from gateway.authentication.source import Source, SourceError
+from gateway.authentication.source_memory import SourceMemory
 
 _MAX_FILE_BYTES = 1024 * 1024  # the limit of the file for TLS, which refuses a larger file too
 _TIMEOUT_SECONDS = 10.0
@@ -79,6 +80,7 @@ class CertificateMethod:
         settings: The settings.
         authorities: The PEM file with the authorities that TLS trusts. None if no authority can be withdrawn.
         check_seconds: How often the method looks for changes of this file.
+        memory: Keeps the file for the gateway that replaces this one.
 
     Raises:
         SourceError: If the file cannot be read or contains no certificates.
@@ -89,7 +91,12 @@ class CertificateMethod:
     max_cache_seconds: float | None = None
 
     def __init__(
-        self, settings: CertificateSettings, authorities: Path | None = None, *, check_seconds: float = 1.0
+        self,
+        settings: CertificateSettings,
+        authorities: Path | None = None,
+        *,
+        check_seconds: float = 1.0,
+        memory: SourceMemory | None = None,
     ) -> None:
         self._settings = settings
         self._withdrawn: frozenset[x509.Certificate] = frozenset()
@@ -109,6 +116,7 @@ class CertificateMethod:
                 partial(self._update, authorities),
                 period_seconds=check_seconds,
                 timeout_seconds=_TIMEOUT_SECONDS,
+                memory=memory,
             )
 
     @property

@@ -35,7 +35,7 @@ _TEXTS = {
     Problem.MALFORMED: "the credentials are malformed",
     Problem.INVALID: "the credentials are not valid",
     Problem.EXPIRED: "the credentials have expired",
-    Problem.UNDECIDED: "a server that the gateway needs does not respond",
+    Problem.UNDECIDED: "a server does not respond, or a file cannot be read",
 }
 
 

@@ -20,6 +20,7 @@ from gateway.authentication.identity import Identity
 from gateway.authentication.jwks import ALGORITHMS, MAX_JWKS_BYTES, KeySet, parse_jwks
 from gateway.authentication.method import CredentialKind, DeniedError, Naming, UndecidedError
 from gateway.authentication.source import Source
+from gateway.authentication.source_memory import SourceMemory
 
 _TIMEOUT_SECONDS = 10.0
 _JWT_PARTS = 3
@@ -69,6 +70,7 @@ class JwtMethod:
 
     Args:
         settings: The settings.
+        memory: Keeps the JWKS for the gateway that replaces this one.
 
     Raises:
         SourceError: If the JWKS cannot be read or is not valid.
@@ -78,7 +80,7 @@ class JwtMethod:
     reads = CredentialKind.BEARER_TOKEN
     max_cache_seconds: float | None = None
 
-    def __init__(self, settings: JwtSettings) -> None:
+    def __init__(self, settings: JwtSettings, memory: SourceMemory | None = None) -> None:
         self._settings = settings
         name, jwks = str(settings.jwks), settings.jwks
         self._keys: Source[KeySet] = Source(
@@ -97,6 +99,7 @@ class JwtMethod:
             period_seconds=settings.check_seconds if isinstance(jwks, Path) else settings.refresh_seconds,
             timeout_seconds=_TIMEOUT_SECONDS,
             max_age_seconds=settings.max_age_seconds,
+            memory=memory,
         )
 
     @property

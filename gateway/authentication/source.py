@@ -5,7 +5,8 @@ Guarantees:
 1. The content is read in a thread, with a limit of time. The event loop never waits for a file or a server.
 2. If the new content cannot be read or is not valid, the previous value stays in use, and the failure is logged. With a
    maximum age, the value is used only until this age, counted from the last successful read.
-3. At most one read of a source runs at a time. A caller that is cancelled does not cancel the read of others.
+3. If the first read of a gateway that replaces another one fails, the gateway uses what the other one used last.
+4. At most one read of a source runs at a time. A caller that is cancelled does not cancel the read of others.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from gateway.authentication.source_memory import KeptSource, SourceMemory
 from gateway.errors import GatewayError, authentication_unavailable
 from gateway.pools import Pool
 
@@ -48,6 +50,7 @@ class Source(Generic[_Value]):
         period_seconds: How often :meth:`watch` reads the source.
         timeout_seconds: How long one read may take.
         max_age_seconds: How long the value is used without a successful read. None means without a limit.
+        memory: Keeps the content for the gateway that replaces this one. None if there is none.
 
     Raises:
         SourceError: If the first read fails. The constructor blocks until it has read the source.
@@ -62,6 +65,7 @@ class Source(Generic[_Value]):
         period_seconds: float,
         timeout_seconds: float,
         max_age_seconds: float | None = None,
+        memory: SourceMemory | None = None,
     ) -> None:
         self._name = name
         self._read = read
@@ -78,11 +82,31 @@ class Source(Generic[_Value]):
         self._on_change: Callable[[], None] = _ignore_change
         self._refreshing: asyncio.Task[None] | None = None
         self._refused: tuple[bytes, str] | None = None
-        self._content = read()
-        self._value = parse(self._content)
-        self._valid_at = self._attempted_at = time.monotonic()
+        self._memory = memory or SourceMemory()
         self._reported_at: float | None = None
         self._is_closed = False
+        self._attempted_at = time.monotonic()
+        self._content, self._value, self._valid_at = self._read_first()
+
+    def _read_first(self) -> tuple[bytes, _Value, float]:
+        """Return the content, its value, and when it was read.
+
+        Raises:
+            SourceError: If the content cannot be read or is not valid, and no gateway before this one has read it.
+        """
+        try:
+            content = self._read()
+            value = self._parse(content)
+        except SourceError as error:
+            kept = self._memory.of_former_gateway(self._name)
+            if kept is None:
+                raise
+            self._report(str(error))
+            value = self._parse(kept.content)
+        else:
+            kept = KeptSource(content, self._attempted_at)
+        self._memory.keep(self._name, kept)
+        return kept.content, value, kept.valid_at
 
     @property
     def value(self) -> _Value | None:
@@ -145,7 +169,7 @@ class Source(Generic[_Value]):
     async def _read_again(self) -> None:
         self._attempted_at = started = time.monotonic()
         try:
-            content, value = await self._pool.run_or_abandon(self._load, self._content)
+            content, value = await self._pool.run_or_abandon(self._load, self._content, started)
         except (SourceError, GatewayError) as error:
             self._report(str(error) if isinstance(error, SourceError) else _silence(self._name))
             return
@@ -160,22 +184,26 @@ class Source(Generic[_Value]):
             log.info("authentication_source_changed", source=self._name)
             self._on_change()
 
-    def _load(self, known: bytes) -> tuple[bytes, _Value | None]:
-        """Return the content, and its value if the content has changed.
+    def _load(self, known: bytes, started: float) -> tuple[bytes, _Value | None]:
+        """Return the content, and its value if the content has changed. Keep the content.
 
         Content that was refused is not parsed again, because this can take seconds of processor time.
         """
         content = self._read()
         if content == known:
             self._refused = None
+            if self._max_age_seconds is not None:
+                self._memory.keep(self._name, KeptSource(content, started))
             return content, None
         if self._refused is not None and self._refused[0] == content:
             raise SourceError(self._refused[1])
         try:
-            return content, self._parse(content)
+            value = self._parse(content)
         except SourceError as error:
             self._refused = content, str(error)
             raise
+        self._memory.keep(self._name, KeptSource(content, started))
+        return content, value
 
     def _report(self, reason: str) -> None:
         now = time.monotonic()

@@ -13,6 +13,7 @@ from gateway.authentication.credentials import Credentials
 from gateway.authentication.identity import Identity
 from gateway.authentication.method import CredentialKind, DeniedError, Naming
 from gateway.authentication.source import Source
+from gateway.authentication.source_memory import SourceMemory
 from gateway.authentication.token_entries import (
     TokenEntry,
     digest_of,
@@ -31,6 +32,7 @@ class TokenFileMethod:
         file: The token file.
         naming: How the method forms the names of principals and groups.
         check_seconds: How often the method looks for changes of the file.
+        memory: Keeps the file for the gateway that replaces this one.
 
     Raises:
         SourceError: If the file cannot be read or is not valid.
@@ -40,7 +42,14 @@ class TokenFileMethod:
     reads = CredentialKind.BEARER_TOKEN
     max_cache_seconds: float | None = None
 
-    def __init__(self, file: Path, naming: Naming | None = None, *, check_seconds: float = 1.0) -> None:
+    def __init__(
+        self,
+        file: Path,
+        naming: Naming | None = None,
+        *,
+        check_seconds: float = 1.0,
+        memory: SourceMemory | None = None,
+    ) -> None:
         self._naming = naming or Naming()
         self._source: Source[Mapping[bytes, TokenEntry]] = Source(
             str(file),
@@ -48,6 +57,7 @@ class TokenFileMethod:
             lambda content: {entry.digest: entry for entry in parse_token_file(file, content)},
             period_seconds=check_seconds,
             timeout_seconds=_TIMEOUT_SECONDS,
+            memory=memory,
         )
 
     @property

@@ -18,19 +18,24 @@ class UnavailableMethod:
     Args:
         kind: The kind of the method in the settings.
         reads: The kind of credentials that the method reads.
+        problem: Why the method cannot be opened.
+
+    Attributes:
+        problem: Why the method cannot be opened.
     """
 
     max_cache_seconds = 0.0
     is_failing = True
 
-    def __init__(self, kind: str, reads: CredentialKind) -> None:
+    def __init__(self, kind: str, reads: CredentialKind, problem: str) -> None:
         self.kind = kind
         self.reads = reads
+        self.problem = problem
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
         """Raise UndecidedError."""
         del credentials
-        raise UndecidedError(f"The method {self.kind} could not be opened when the gateway was replaced.")
+        raise UndecidedError(self.problem)
 
     async def watch(self, on_change: Callable[[], None]) -> None:
         """Wait until the task is cancelled."""

@@ -7,7 +7,6 @@ import signal
 import urllib.request
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -126,28 +125,25 @@ def test_only_valid_tokens_reach_the_backend(
 
 
 @pytest.mark.slow
-def test_gateway_is_replaced_although_a_token_file_is_broken(serving: Serving, eventually: Eventually) -> None:
-    """It keeps the sessions of all principals. Logins are refused with an error after which clients try again."""
+def test_broken_source_ends_no_login_when_the_gateway_is_replaced(serving: Serving, eventually: Eventually) -> None:
     token = create_token(serving.tokens, "ada")
-    serving.write(f"authentication: [{{kind: tokens, file: {serving.tokens}}}]")
+    provider = IdentityProvider(serving.directory, algorithms=["EdDSA"])
+    jwt = f"{{kind: jwt, jwks: '{provider.jwks_file.as_uri()}', issuer: '{provider.issuer}', audience: lodge}}"
+    serving.write(f"authentication: [{{kind: tokens, file: {serving.tokens}}}, {jwt}]")
     serving.start()
     valid = serving.tokens.read_text()
     serving.tokens.write_text("tokens: [")
-    os.kill(gateway_of(serving.process.pid), signal.SIGKILL)
-    eventually(lambda: len(serving.lines("gateway_started")) == 2, "the gateway is replaced")
-    assert serving.lines("authentication_method_missing")
-    with pytest.raises(grpc.RpcError, match="LODGE_AUTHENTICATION_UNAVAILABLE") as refused:
-        serving.call(token)
-    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    provider.jwks_file.unlink()
+    for started in (2, 3):
+        os.kill(gateway_of(serving.process.pid), signal.SIGKILL)
+        eventually(lambda count=started: len(serving.lines("gateway_started")) == count, "the gateway is replaced")
+        assert serving.accepts(token)
+        assert serving.accepts(provider.token("ada"))
+        assert not serving.accepts(token[:-1] + ("a" if token[-1] != "a" else "b"))
+        assert len(serving.lines("authentication_source_failed")) >= 2 * (started - 1)
     serving.tokens.write_text(valid)
-
-    def accepts() -> bool:
-        with suppress(grpc.RpcError):
-            serving.call(token)
-            return True
-        return False
-
-    eventually(accepts, "the file is read again")
+    change_token(serving.tokens, token)
+    eventually(lambda: not serving.accepts(token), "the file is read again, without the token")
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from lodge.authentication import check_listen_address, check_method_changes, log_risks, method_list, open_methods
@@ -145,6 +146,18 @@ def test_kubernetes_needs_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         SettingError, match=r"Method 1 \(kubernetes\) of the setting authentication cannot be used: .*missing"
     ):
         open_methods(settings)
+
+
+def test_method_that_stays_missing_is_logged_once(tmp_path: Path) -> None:
+    settings, opened = methods("kind: tokens, file: tokens.yaml"), None
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(3):
+            opened = open_methods(settings, opened, may_be_missing=True)
+        Path("tokens.yaml").write_text("tokens: [")
+        opened = open_methods(settings, opened, may_be_missing=True)
+    assert [event["event"] for event in logs] == ["authentication_method_missing"] * 2, "two different reasons"
+    Path("tokens.yaml").write_text("")
+    assert not method_list(open_methods(settings, opened))[0].is_failing
 
 
 def test_unchanged_methods_keep_their_state(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from gateway.authentication.client_certificates import CertificateMethod, Certif
 from gateway.authentication.credentials import MAX_TOKEN_BYTES, Credentials
 from gateway.authentication.identity import Identity
 from gateway.authentication.method import CredentialKind, DeniedError, UndecidedError
+from gateway.authentication.unavailable import UnavailableMethod
 from gateway.errors import GatewayError
 from tests.gateway.authentication.conftest import Call, call_with, identify, refusal
 from tests.gateway.function_calls import MOST_CALLS, count_calls
@@ -249,3 +250,12 @@ def test_members_are_principals_and_groups(names: list[str], *, is_member: bool)
 
 def test_principal_cannot_pass_for_a_group() -> None:
     assert not Identity(Principal("group:admins")).is_member(["group:admins"])
+
+
+async def test_method_that_could_not_be_opened_does_not_refuse_tokens_for_good() -> None:
+    missing = UnavailableMethod("kubernetes", CredentialKind.BEARER_TOKEN, "The API server does not respond.")
+    assert await identify(Authenticator([FixedAnswer(ADA), missing]), call_with("t")) == ADA
+    with pytest.raises(GatewayError) as refused:
+        await Authenticator([FixedAnswer(NOT_MINE), missing]).identify(call_with("t"))
+    assert refused.value.condition == "LODGE_AUTHENTICATION_UNAVAILABLE"
+    assert refused.value.code is grpc.StatusCode.UNAVAILABLE

@@ -1,8 +1,13 @@
 """The source of an authentication method whose content changes."""
 
 import asyncio
+import pickle
+from typing import Any
+
+import pytest
 
 from gateway.authentication.source import Source, SourceError
+from gateway.authentication.source_memory import KeptSource, SourceMemory
 from tests.gateway.authentication.conftest import eventually
 
 
@@ -50,3 +55,60 @@ async def test_source_can_be_watched_again_after_an_unexpected_error() -> None:
     await eventually(is_current, "the new content is used")
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
+
+
+class Memory:
+    """Memory for one value, which is copied like that of a real gateway."""
+
+    def __init__(self) -> None:
+        self._content = pickle.dumps(None)
+
+    def read(self) -> Any:
+        return pickle.loads(self._content)  # noqa: S301 - written by this test
+
+    def write(self, value: Any) -> None:
+        self._content = pickle.dumps(value)
+
+
+def test_gateway_continues_with_what_the_former_one_used() -> None:
+    kept = Memory()
+
+    def open_source(content: str, name: str = "file") -> Source[str]:
+        def read() -> bytes:
+            if not content:
+                raise SourceError("gone")
+            return content.encode()
+
+        def parse(content: bytes) -> str:
+            if content == b"broken":
+                raise SourceError("broken")
+            return content.decode()
+
+        memory = SourceMemory(kept)
+        return Source(name, read, parse, period_seconds=1, timeout_seconds=1, max_age_seconds=60, memory=memory)
+
+    with pytest.raises(SourceError, match="gone"):
+        open_source("")
+    assert not open_source("first").is_failing
+    for content in ("", "broken", ""):
+        again = open_source(content)
+        assert (again.value, again.is_failing) == ("first", True)
+    assert open_source("second").value == "second"
+    with pytest.raises(SourceError, match="gone"):
+        open_source("", "another file")
+    sources = kept.read()
+    kept.write({name: KeptSource(source.content, source.valid_at - 100) for name, source in sources.items()})
+    assert open_source("").value is None, "it has exceeded its maximum age"
+
+
+def test_gateway_in_use_does_not_return_to_what_the_former_one_used() -> None:
+    kept = Memory()
+    kept.write({"file": KeptSource(b"old", 0.0)})
+    memory = SourceMemory(kept)
+    memory.forget_former_gateway()
+
+    def fail() -> bytes:
+        raise SourceError("gone")
+
+    with pytest.raises(SourceError, match="gone"):
+        Source("file", fail, bytes.decode, period_seconds=1, timeout_seconds=1, memory=memory)

@@ -1,9 +1,10 @@
 """Decodes the answers of backends, whose bytes nobody has checked.
 
 A decoded field can occupy 25 times the memory of its bytes, and the decoder holds Python's lock. Therefore the fields
-are counted first.
+are counted first. Counting holds the lock only for moments, but takes long, so it happens in a thread.
 """
 
+import asyncio
 from typing import TypeVar, cast
 
 from google.protobuf.descriptor import Descriptor
@@ -21,7 +22,7 @@ _MAX_FIELDS = 100_000
 _Answer = TypeVar("_Answer", bound=Message)
 
 
-def decode_answer(kind: type[_Answer], data: bytes, address: str, max_bytes: int | None = None) -> _Answer:
+async def decode_answer(kind: type[_Answer], data: bytes, address: str, max_bytes: int | None = None) -> _Answer:
     """Return a decoded answer.
 
     Args:
@@ -36,10 +37,19 @@ def decode_answer(kind: type[_Answer], data: bytes, address: str, max_bytes: int
     if max_bytes is not None and len(data) > max_bytes:
         raise backend_failed(address, f"its answer has {len(data):,} bytes, more than {max_bytes:,}")
     if len(data) > INLINE_BYTES:
-        try:
-            count_fields(data, cast("Descriptor", kind.DESCRIPTOR), _MAX_FIELDS)
-        except GatewayError as error:
-            raise backend_failed(address, f"its answer cannot be decoded: {error.text}") from error
+        return await asyncio.to_thread(_decode_large, kind, data, address)
+    return _decode(kind, data, address)
+
+
+def _decode_large(kind: type[_Answer], data: bytes, address: str) -> _Answer:
+    try:
+        count_fields(data, cast("Descriptor", kind.DESCRIPTOR), _MAX_FIELDS)
+    except GatewayError as error:
+        raise backend_failed(address, f"its answer cannot be decoded: {error.text}") from error
+    return _decode(kind, data, address)
+
+
+def _decode(kind: type[_Answer], data: bytes, address: str) -> _Answer:
     try:
         return kind.FromString(data)
     except DecodeError as error:

@@ -295,7 +295,7 @@ class BackendSession:
         for key, default in SETTING_DEFAULTS.items():
             pair = request.operation.get_with_default.pairs.add()
             pair.key, pair.value = key, default
-        response = self._decode(base_pb2.ConfigResponse, await self._call("Config", request))
+        response = await self._decode(base_pb2.ConfigResponse, await self._call("Config", request))
         self._server_side_session_id = response.server_side_session_id or self._server_side_session_id
         values = {pair.key: pair.value for pair in response.pairs}
         if not values.keys() >= SETTING_DEFAULTS.keys():
@@ -467,7 +467,7 @@ class BackendSession:
         return self._build(base_pb2.AnalyzePlanRequest, client_type=self._request.client_type)
 
     async def _analyze(self, request: base_pb2.AnalyzePlanRequest) -> base_pb2.AnalyzePlanResponse:
-        response = self._decode(base_pb2.AnalyzePlanResponse, await self._call("AnalyzePlan", request))
+        response = await self._decode(base_pb2.AnalyzePlanResponse, await self._call("AnalyzePlan", request))
         self._server_side_session_id = response.server_side_session_id or self._server_side_session_id
         return response
 
@@ -475,7 +475,7 @@ class BackendSession:
         call = self._backend.unary_stream(SERVICE + method)(request.SerializeToString(), metadata=self._metadata)
         try:
             async for response in call:
-                yield self._decode(base_pb2.ExecutePlanResponse, response)
+                yield await self._decode(base_pb2.ExecutePlanResponse, response)
         except aio.AioRpcError as error:
             raise BackendError(error, self._backend.address) from error
         finally:
@@ -548,13 +548,13 @@ class BackendSession:
                 return require_answer(response, self._backend)
             await asyncio.sleep(_REPEAT_PAUSE_SECONDS)
 
-    def _decode(self, kind: type[_Answer], data: bytes) -> _Answer:
+    async def _decode(self, kind: type[_Answer], data: bytes) -> _Answer:
         """Decode an answer of the backend.
 
         Raises:
             GatewayError: If it cannot be decoded.
         """
-        return decode_answer(kind, data, self._backend.address)
+        return await decode_answer(kind, data, self._backend.address)
 
     def _failed(self, problem: str) -> GatewayError:
         return backend_failed(self._backend.address, problem)

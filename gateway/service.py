@@ -501,14 +501,14 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         ]
         response = await self._pass_unary(call)
         address = call.backend.address
-        answer = decode_answer(base_pb2.InterruptResponse, response, address, MAX_CONTROL_BYTES)
+        answer = await decode_answer(base_pb2.InterruptResponse, response, address, MAX_CONTROL_BYTES)
         at_backend = list(answer.interrupted_ids)
         if call.session is not None and (at_backend or (message.operation_id and not ended)):
             running_writes = await self._statements.running_writes(call.session)
             if message.operation_id in running_writes:  # another replica executes the statement
                 message.operation_id = running_writes[message.operation_id]
                 response = await forward_unary(call.backend, call.method, message.SerializeToString(), call.context)
-                again = decode_answer(base_pb2.InterruptResponse, response, address, MAX_CONTROL_BYTES)
+                again = await decode_answer(base_pb2.InterruptResponse, response, address, MAX_CONTROL_BYTES)
                 at_backend += again.interrupted_ids
             names = {backend_id: client_id for client_id, backend_id in running_writes.items()}
             at_backend = [names.get(each, each) for each in at_backend]
@@ -537,7 +537,9 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         with self._sessions.reserve_room(call.key.principal):
             before = None if parent is None else await self._statements.before_clone(parent)
             response = await self._pass_unary(call)
-            answer = decode_answer(base_pb2.CloneSessionResponse, response, call.backend.address, MAX_CONTROL_BYTES)
+            answer = await decode_answer(
+                base_pb2.CloneSessionResponse, response, call.backend.address, MAX_CONTROL_BYTES
+            )
             clone = answer.new_session_id
             if parent is None or before is None or not clone:
                 return response

@@ -80,7 +80,7 @@ async def _find_activity(session: Session) -> Activity:
         log.warning("session_state_unknown", reason=f"{error.code().name}: {error.details()}")
         return Activity.UNREACHABLE if error.code() in _UNREACHABLE else Activity.POSSIBLE
     try:
-        answer = decode_answer(base_pb2.GetStatusResponse, data, session.backend.address, MAX_CONTROL_BYTES)
+        answer = await decode_answer(base_pb2.GetStatusResponse, data, session.backend.address, MAX_CONTROL_BYTES)
     except GatewayError as error:
         log.warning("session_state_unknown", reason=str(error))
         return Activity.POSSIBLE
@@ -104,7 +104,7 @@ async def _exists(session: Session, operation_id: str) -> bool:
     request.release_until.response_id = str(uuid.uuid4())
     try:
         data = await _call(session, "ReleaseExecute", request)
-        answer = decode_answer(base_pb2.ReleaseExecuteResponse, data, session.backend.address, MAX_CONTROL_BYTES)
+        answer = await decode_answer(base_pb2.ReleaseExecuteResponse, data, session.backend.address, MAX_CONTROL_BYTES)
     except (aio.AioRpcError, GatewayError):
         return True
     return answer.HasField("operation_id")

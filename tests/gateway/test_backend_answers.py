@@ -1,15 +1,20 @@
 """Answers of backends are limited before they are decoded."""
 
+import time
+
 import pytest
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.backend_answers import MAX_CONTROL_BYTES, decode_answer
 from gateway.errors import GatewayError
+from gateway.wire import count_fields
+from tests.gateway.thread_time import least_thread_seconds
 
 
-def test_answer_is_decoded() -> None:
+async def test_answer_is_decoded() -> None:
     answer = base_pb2.InterruptResponse(interrupted_ids=["a", "b"] * 20_000)
-    assert decode_answer(base_pb2.InterruptResponse, answer.SerializeToString(), "sc://a", MAX_CONTROL_BYTES) == answer
+    data = answer.SerializeToString()
+    assert await decode_answer(base_pb2.InterruptResponse, data, "sc://a", MAX_CONTROL_BYTES) == answer
 
 
 @pytest.mark.parametrize(
@@ -22,6 +27,14 @@ def test_answer_is_decoded() -> None:
     ],
     ids=["too long", "too many fields", "cut off", "damaged"],
 )
-def test_other_answers_are_errors_that_name_the_backend(data: bytes) -> None:
+async def test_other_answers_are_errors_that_name_the_backend(data: bytes) -> None:
     with pytest.raises(GatewayError, match=r"LODGE_BACKEND_FAILED\] Backend sc://a failed: its answer"):
-        decode_answer(base_pb2.InterruptResponse, data, "sc://a", MAX_CONTROL_BYTES)
+        await decode_answer(base_pb2.InterruptResponse, data, "sc://a", MAX_CONTROL_BYTES)
+
+
+async def test_large_answer_does_not_occupy_the_event_loop() -> None:
+    data = base_pb2.InterruptResponse(interrupted_ids=[""] * 99_000).SerializeToString()
+    in_one_thread = least_thread_seconds(lambda: count_fields(data, base_pb2.InterruptResponse.DESCRIPTOR, 100_000), 3)
+    begun = time.thread_time()
+    assert await decode_answer(base_pb2.InterruptResponse, data, "sc://a", MAX_CONTROL_BYTES)
+    assert time.thread_time() - begun < in_one_thread / 3

@@ -74,6 +74,9 @@ class ViewSync:
     ) -> None:
         """Create, replace or drop the view of a table to match the session record.
 
+        The view of a table that can be read stays as it is if the change has no schema. This is the case if the table
+        was dropped while the statement that creates it had not created the view yet. That statement creates the view.
+
         Args:
             execution: The statement.
             record: The session record.
@@ -86,9 +89,10 @@ class ViewSync:
         current = same_table(record, table)
         try:
             async with asyncio.timeout(_VIEW_SECONDS):
-                if current is not None and current.state is TableState.READY and change.schema:
-                    schema = StructType.fromJson(json.loads(change.schema))
-                    await self.create(execution, replace(current, name=table.name), schema)
+                if current is not None and current.state is TableState.READY:
+                    if change.schema:
+                        schema = StructType.fromJson(json.loads(change.schema))
+                        await self.create(execution, replace(current, name=table.name), schema)
                 elif find_table(record, table.name) is current:
                     await execution.backend.drop_temp_view(table.name)
         except TimeoutError:

@@ -1,11 +1,13 @@
 """A gateway in front of a shared Spark server, and unmodified PySpark clients."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql.connect.session import SparkSession
 
 from gateway.sql.name_syntax import quote_name
+from workspace.workspaces import Workspace, Workspaces
 
 AMOUNT = '"1","Bob","200","false"\n"2","Kate","150","true"\n"3","Tim","20","false"\n"4","Roger","500","true"\n'
 
@@ -79,3 +81,12 @@ def restored_spark(shared_spark) -> Iterator[SparkSession]:
     for key, value in before.items():
         if after.get(key) != value:
             shared_spark.conf.set(key, value)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """A writable workspace in a directory, without a gateway."""
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "dfs").mkdir()
+    uris = {"dfs.tmp": (tmp_path / "tmp").as_uri(), "dfs": (tmp_path / "dfs").as_uri()}
+    return Workspaces.from_uris(uris, "dfs.tmp", ["dfs"]).by_name["dfs"]

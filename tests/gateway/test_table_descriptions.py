@@ -17,7 +17,7 @@ from gateway.stored_tables.table_descriptions import (
     build_permanent_scan,
     list_permanent_tables,
 )
-from workspace.workspaces import Workspace, Workspaces
+from workspace.workspaces import Workspace
 
 VALID = {
     "lodge_table": 1,
@@ -57,14 +57,6 @@ JSON = st.recursive(
     ),
     max_leaves=5,
 )
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    (tmp_path / "tmp").mkdir()
-    (tmp_path / "dfs").mkdir()
-    uris = {"dfs.tmp": (tmp_path / "tmp").as_uri(), "dfs": (tmp_path / "dfs").as_uri()}
-    return Workspaces.from_uris(uris, "dfs.tmp", ["dfs"]).by_name["dfs"]
 
 
 def write(directory: Path, document: Any) -> None:

@@ -1,6 +1,5 @@
 """Directories of permanent tables (guarantees: gateway.tables.workspace_directories)."""
 
-from pathlib import Path
 
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
@@ -8,15 +7,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from gateway.errors import GatewayError
 from gateway.stored_tables.table_descriptions import TableDescription
 from gateway.tables.workspace_directories import Publication, remove_table
-from workspace.workspaces import Workspace, Workspaces
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    (tmp_path / "tmp").mkdir()
-    (tmp_path / "dfs").mkdir()
-    uris = {"dfs.tmp": (tmp_path / "tmp").as_uri(), "dfs": (tmp_path / "dfs").as_uri()}
-    return Workspaces.from_uris(uris, "dfs.tmp", ["dfs"]).by_name["dfs"]
+from workspace.workspaces import Workspace
 
 
 def publish(workspace: Workspace, owner_id: str) -> None:

@@ -5,15 +5,14 @@ with any history. :mod:`reaper.reaper` reads a snapshot, calls this module to de
 
 A replica is *gone* when its lease has expired, or when the kubelet reports that its pod has ended. A replica is
 *doubted* while its pod is missing or its node does not answer. A doubted replica may still be running. It does not
-count as gone, but the grace periods that depend on its end begin.
+count as gone, and no grace period begins: after its lease has expired, other replicas need time to adopt its sessions.
 
 Guarantees:
 
 1. An ``ACTIVE`` session with a holder that is not gone is never ended, unless its deletion was requested.
 2. An ``ACTIVE`` session is ended if each snapshot during the grace period shows its record at the same version, with
-   no holders or only holders that are gone or doubted, and the last snapshot shows only holders that are gone. Any
-   change of the record, or of the lease of a holder, restarts the grace period: a doubted replica that renews its lease
-   runs, and one whose lease is stopped has ended in an orderly way or was replaced.
+   no holders or only holders that are gone. Any change of the record, or of the lease of a holder, restarts the grace
+   period: a replica whose lease is stopped has ended in an orderly way or was replaced.
 3. The end of an ``ENDING`` session is completed if all its holders are gone, or if the session was ``ENDING`` for the
    grace period.
 4. A session location is an orphan if each snapshot during the grace period shows the location, but no record for it.
@@ -21,8 +20,8 @@ Guarantees:
    first snapshot that shows it to the beginning of the last. Therefore, a reaper that was paused during a snapshot
    does not act too early.
 6. If an ``ACTIVE`` session has pending writes of a replica that is gone, and another replica serves the session, the
-   writes are undone if each snapshot during the grace period shows them. Writes of a doubted replica are undone if the
-   last snapshot shows that the replica is gone. A change of its lease restarts the grace period.
+   writes are undone if each snapshot during the grace period shows them. A change of the lease restarts the grace
+   period.
 7. A directory in the location of an ``ACTIVE`` session is an orphan if each snapshot during the grace period shows the
    directory, but the session's record does not refer to it. A directory whose name is not a UUID is never an orphan.
    It is removed together with its session location.
@@ -128,12 +127,11 @@ class Snapshot:
         return {stored.record.session_uuid for stored in self.records}
 
     def writes_of_gone(self) -> Iterable[_WriteKey]:
-        """Return the writes of gone or doubted replicas in active sessions with a live holder."""
-        suspect = self.gone | self.doubted
+        """Return the writes of gone replicas in active sessions with a live holder."""
         for stored in self.active():
             if self.has_live_holder(stored):
                 for write in writes_of(stored.record):
-                    if write.replica in suspect:
+                    if write.replica in self.gone:
                         yield stored.record.session_uuid, write
 
     def unnamed_tables(self) -> Iterable[_TableKey]:
@@ -152,11 +150,11 @@ class History:
     Each state is stored with the time at which the first of these snapshots ended.
 
     Attributes:
-        abandoned: ``ACTIVE`` records, each at one version, whose holders are all gone or doubted.
+        abandoned: ``ACTIVE`` records, each at one version, whose holders are all gone.
         requested: ``ACTIVE`` sessions whose deletion was requested.
         ending: ``ENDING`` sessions.
         unnamed: Sessions with a location but without a record.
-        unfinished: Pending writes of replicas that are gone or doubted.
+        unfinished: Pending writes of replicas that are gone.
         unnamed_tables: Directories in session locations to which the session's record does not refer.
         waiting: The sessions without a live holder in the last snapshot, and their former holders. A session without
             holders has the former holder ``NO_REPLICA``.
@@ -208,7 +206,7 @@ def extend_history(previous: History, snapshot: Snapshot) -> History:
     ending = (stored for stored in snapshot.records if stored.record.phase is Phase.ENDING)
     seen = snapshot.ended_seconds
     waiting = {stored.record.session_uuid: _former_holders(stored) for stored in snapshot.dead()}
-    abandoned = {_key(s): s.record.holders for s in active if not snapshot.has_certain_holder(s)}
+    abandoned = {_key(s): s.record.holders for s in active if not snapshot.has_live_holder(s)}
     unfinished = {write: (write[1].replica,) for write in snapshot.writes_of_gone()}
     return History(
         abandoned=_since_last_sign(previous.abandoned, abandoned, snapshot),

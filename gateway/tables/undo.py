@@ -1,7 +1,8 @@
 """Undoes statements that change a temporary table.
 
-An undo first changes the session record, then updates the view, and then deletes the files that the session record no
-longer refers to.
+An undo first updates the view, then changes the session record, and then deletes the files that the session record no
+longer refers to. If it is interrupted after the first step, the change is still in the record. Whoever undoes or
+completes the change then updates the view again.
 
 Guarantees:
 
@@ -98,21 +99,24 @@ class Undo:
 
     async def _undo_once(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> Answer | None:
         session = execution.session
-        before: TemporaryTable | None = None
 
         def transition(record: SessionRecord) -> SessionRecord:
-            nonlocal before
-            before = same_table(record, table)
             return undo(record, table, change)
 
         async with asyncio.timeout(_UNDO_SECONDS):
-            record = await self._records.change(session, transition)
+            record = await self._records.read(session)
+            current = same_table(record, table)
+            own = None if current is None else pending_change(current, change)
+            if own is None or not own.is_published or transition(record) is record:
+                record = await self._records.change(session, transition)
+            else:
+                async with session.lock:
+                    shown = await self._views.show(execution, table, own, transition)
+                    record = await self._records.change(session, transition)
+                    await self._views.show(execution, table, own, shown=shown)
             answer = find_answer(record, execution.operation.id)
             if answer is not None:
                 return answer
-            undone = None if before is None else pending_change(before, change)
-            if undone is not None and undone.is_published:
-                await self._views.restore(execution, table, undone)
         if isinstance(change, PendingWrite) and change.directory not in record.directories:
             await self._deletion.delete(session, [change.directory])
         return None

@@ -7,14 +7,14 @@ describes the same table.
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 import structlog
 from pyspark.sql.types import StructType
 
-from gateway.errors import GatewayError
+from gateway.errors import STORAGE_UNAVAILABLE, GatewayError
 from gateway.storage import Storage
 from gateway.stored_tables.storage_formats import find_storage_format
 from gateway.stored_tables.table_plans import build_scan, build_view, to_spark_path
@@ -103,24 +103,47 @@ class ViewSync:
                 f"[{table.name}].",
             ) from None
 
-    async def restore(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> None:
-        """Create the view of a table again after a published change was undone.
+    async def show(
+        self,
+        execution: Execution,
+        table: TemporaryTable,
+        change: PendingChange,
+        transition: Callable[[SessionRecord], SessionRecord] = lambda record: record,
+        *,
+        shown: object = None,
+    ) -> object:
+        """Let the view of a table show the contents that a transition of the session record leaves.
 
-        If the backend fails, the view remains unchanged. The files of the change are deleted nevertheless.
+        The caller holds the lock of the session. If the backend fails, the view remains unchanged, so that the files
+        of a change that is undone are deleted nevertheless.
+
+        Args:
+            execution: The statement.
+            table: The table, with its name in the spelling that Spark uses.
+            change: The change that contains the schema of the table.
+            transition: The transition.
+            shown: What this method returned before. None if the view is not known.
+
+        Returns:
+            The contents that the view shows.
+
+        Raises:
+            GatewayError: If the storage fails.
+            OSError: If the storage is not there.
         """
-        shown: object = None
-        async with execution.session.lock:
-            while True:  # other statements may change the table while its view is being created
-                record = await self._records.read(execution.session)
-                contents = (contents_of(same_table(record, table)),)
-                if contents == shown:
-                    return
-                try:
-                    await self.synchronise(execution, record, table, change)
-                except GatewayError as error:
-                    log.warning("view_left", table=table.name, reason=str(error))
-                    return
-                shown = contents
+        while True:  # other replicas may change the table while its view is being created
+            record = transition(await self._records.read(execution.session))
+            contents = (contents_of(same_table(record, table)),)
+            if contents == shown:
+                return shown
+            try:
+                await self.synchronise(execution, record, table, change)
+            except GatewayError as error:
+                if error.condition == STORAGE_UNAVAILABLE:
+                    raise
+                log.warning("view_left", table=table.name, reason=str(error))
+                return contents
+            shown = contents
 
 
 def contents_of(table: TemporaryTable | None) -> object:

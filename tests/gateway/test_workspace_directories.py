@@ -1,6 +1,5 @@
 """Directories of permanent tables (guarantees: gateway.tables.workspace_directories)."""
 
-
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 

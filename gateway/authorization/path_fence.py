@@ -42,7 +42,7 @@ _LOCAL_SCHEMES = frozenset({"", "file", "har", "local", "raw", "rawlocal", "view
 _SCHEMES = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.\-]*+:)*+")
 _PATTERN = re.compile(r"[*?\[\]{}\\]")
 _PATTERN_ITEM = re.compile(
-    r"\\(?P<escaped>.) | \[(?:\\.|[^\]])*\] | (?P<star>\*+) | \? | (?P<other>.)", re.DOTALL | re.VERBOSE
+    r"\\(?P<escaped>.) | \[(?:\\.|[^\]\\])*+\] | (?P<star>\*+) | \? | (?P<other>.)", re.DOTALL | re.VERBOSE
 )
 _BRACE = re.compile(r"\\.|[{},]", re.DOTALL)
 _MANY, _ANY = "many", "any"

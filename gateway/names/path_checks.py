@@ -157,13 +157,13 @@ class PathChecks:
         fence, reads = self._fence(), self._workspaces.reads
         size_characters = sum(len(each.text) for each in texts)
         refused = await self._pools.parse(size_characters, _find_refused, fence, texts)
-        for each in refused:
+        for each in dict.fromkeys(refused):
             is_scan = each.use is TextUse.TABLE
             if not (is_scan and await reads.run_or_abandon(self._is_permanent_table, each.text)):
                 raise self._refused(each.text)
-        paths = [
-            each.text for each in texts if each.use is not TextUse.VALUE and "/" in each.text and each not in refused
-        ]
+        scans = set(refused)
+        checked = (each for each in texts if each.use is not TextUse.VALUE and each not in scans)
+        paths = list(dict.fromkeys(each.text for each in checked if "/" in each.text))
         if paths:
             real = await reads.run_or_abandon(_find_real, fence, paths)
             if real is not None:

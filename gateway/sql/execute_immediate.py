@@ -91,7 +91,10 @@ def _find_outside_brackets(tokens: Sequence[Token], begin: int, limit: int) -> I
 
 
 def _read_using(tokens: Sequence[Token], strings: StringEvaluator) -> tuple[Mapping[str, str], Sequence[str | None]]:
-    """Return the named and the positional parameters in a ``USING`` clause."""
+    """Return the named and the positional parameters in a ``USING`` clause.
+
+    An argument whose value is not known has a place in the positional parameters, unless it certainly has a name.
+    """
     if tokens and tokens[0].is_symbol("(") and tokens[-1].is_symbol(")"):
         tokens = tokens[1:-1]
     named: dict[str, str] = {}
@@ -99,11 +102,21 @@ def _read_using(tokens: Sequence[Token], strings: StringEvaluator) -> tuple[Mapp
     commas = [i for i in _find_outside_brackets(tokens, 0, len(tokens)) if tokens[i].is_symbol(",")]
     for start, end in zip([0, *(i + 1 for i in commas)], [*commas, len(tokens)], strict=True):
         argument = tokens[start:end]
-        if len(argument) > 1 and argument[-1].is_name:
-            value = argument[:-2] if argument[-2].keyword == "AS" else argument[:-1]
-            known = strings.evaluate(value)
-            if known is not None:
-                named[argument[-1].value] = known
-        elif argument:
-            positional.append(strings.evaluate(argument))
+        value, name = _split_alias(argument)
+        known = strings.evaluate(value)
+        if known is None and name is not None and argument[-2].keyword != "AS":
+            name = None  # such as the variable "session.v", the parameter ":p" or "CASE … END"
+            known = strings.evaluate(argument)
+        if name is None and argument:
+            positional.append(known)
+        elif name is not None and known is not None:
+            named[name] = known
     return named, positional
+
+
+def _split_alias(argument: Sequence[Token]) -> tuple[Sequence[Token], str | None]:
+    """Return the value of an argument, and its name if its last token can be one."""
+    if len(argument) < 2 or not argument[-1].is_name:
+        return argument, None
+    value = argument[:-2] if argument[-2].keyword == "AS" else argument[:-1]
+    return value, argument[-1].value

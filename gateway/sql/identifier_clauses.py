@@ -15,6 +15,8 @@ from gateway.sql.name_syntax import parse_name, read_name
 from gateway.sql.parameters import Parameters, StringEvaluator
 from gateway.sql.statements import IdentifierClause
 
+_MAX_ARGUMENT_TOKENS = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class UnknownName:
@@ -23,7 +25,7 @@ class UnknownName:
     Attributes:
         start: Offset of the first character of the clause.
         end: Offset after the closing bracket of the clause.
-        strings: The values of the strings in the clause that Lodge can compute.
+        strings: The values of the strings in the clause that Lodge can compute. Empty for a clause inside another one.
     """
 
     start: int
@@ -60,19 +62,22 @@ def resolve_identifier_clauses(
     closing = match_brackets(tokens)
     replaced: list[Token] = []
     unknown: list[UnknownName] = []
-    position = 0
+    position = unknown_end = 0
     for first in starts:
         last = closing.get(first + 1)
         if first < position or last is None:
             continue
-        argument = tokens[first + 2 : last]
+        is_inside = first < unknown_end
+        is_long = last - first > _MAX_ARGUMENT_TOKENS
+        argument = () if is_long and is_inside else tokens[first + 2 : last]
         neighbors = (*tokens[max(first - 1, 0) : first], *tokens[last + 1 : last + 2])
         is_part = any(token.is_symbol(".") for token in neighbors)  # Spark reads such an argument as a literal
-        value = (literals if is_part else strings).evaluate(argument)
+        value = None if is_long else (literals if is_part else strings).evaluate(argument)
         parts = () if value is None else parse_name(value, dialect)
         start, end = tokens[first].start, tokens[last].end
         if not parts:
-            unknown.append(UnknownName(start, end, tuple(strings.find_strings(argument))))
+            unknown.append(UnknownName(start, end, () if is_inside else tuple(strings.find_strings(argument))))
+            unknown_end = max(unknown_end, last)
             continue
         replaced += [*tokens[position:first], *_build_name_tokens(parts, start, end)]
         position = last + 1

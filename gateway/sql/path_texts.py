@@ -64,8 +64,8 @@ _CONSTANTS = frozenset({"TRUE", "FALSE", "NULL"})
 _MAX_DEPTH = 3
 _MAX_QUALIFIER = 16
 _MAX_ADJACENT = 100
-_MAX_ADDED_CHARACTERS = 1_000_000
-"""How many characters the paths of all statements ``ADD`` in a text may have. Each may reach to the end of the text."""
+_ADDED_PER_CHARACTER = 4
+"""How often the paths of all statements ``ADD`` may repeat a text. Each path may reach to the end of the text."""
 
 _BLANKS = re.compile(r"\s*+")
 
@@ -279,17 +279,17 @@ def _find_raw_texts(sql: str, tokens: Sequence[Token]) -> Iterator[PathText]:
     ones.
     """
     uses = set()
-    added_characters = 0
+    added_characters, most_characters = 0, _ADDED_PER_CHARACTER * len(sql)
     for index, token in enumerate(tokens):
         if token.keyword not in _RAW_STATEMENTS or not _begins_statement(tokens, index):
             continue
         use = TextUse.VALUE if token.keyword == "SET" else TextUse.PATH
         kind = tokens[index + 1] if token.keyword == "ADD" and index + 1 < len(tokens) else None
-        if kind is not None and kind.is_name and added_characters <= _MAX_ADDED_CHARACTERS:
+        if kind is not None and kind.is_name and added_characters <= most_characters:
             for added in _find_added_path(sql, kind.end):
                 added_characters += len(added.text)
                 yield added
-            if added_characters > _MAX_ADDED_CHARACTERS:
+            if added_characters > most_characters:
                 yield PathText(UNKNOWN, TextUse.PATH)
         if use in uses:
             continue
@@ -333,4 +333,5 @@ def _read(token: Token) -> Sequence[str]:
 
 
 def _replace_variables(text: str) -> str:
-    return _VARIABLE.sub(UNKNOWN, text) if VARIABLE_START in text else text
+    end = text.rfind("}") + 1  # the search for a bracket that does not exist would take quadratic time
+    return _VARIABLE.sub(UNKNOWN, text[:end]) + text[end:] if VARIABLE_START in text else text

@@ -166,6 +166,21 @@ def test_long_patterns_take_linear_time(path):
     assert least_thread_seconds(lambda: check(path), 5) < 24 * small_seconds
 
 
+PIECES = ("[", "]", "\\a", "\\", "*", "?", "a", "{", "}", ",", "^", "/", "${", "%2F", "[x\\a", "{a,")
+
+
+@pytest.mark.parametrize("first", PIECES)
+def test_repeated_pieces_of_patterns_take_no_exponential_time(first: str) -> None:
+    """Twice the pattern takes about twice as long. Exponential time would be a thousand times as long."""
+
+    def seconds(piece: str, count: int) -> float:
+        path = "/srv/" + first + piece * count
+        return least_thread_seconds(lambda: (FENCE.refuses(path), FENCE.refuses_real(path)), 2)
+
+    for piece in PIECES:
+        assert seconds(piece, 24) < 100 * max(seconds(piece, 12), 0.0005), piece
+
+
 def test_long_path_is_refused_and_a_long_value_is_not() -> None:
     long = "/data/" + "a" * MAX_PATH_CHARACTERS
     assert FENCE.refuses(long)

@@ -1,6 +1,7 @@
 """Requests with a path into the temporary workspace are refused and audited."""
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,27 @@ async def test_scan_of_a_permanent_table_passes_only_in_the_form_that_lodge_send
     overwrites.command.write_operation.input.CopyFrom(scan(root / "kept", "a int").root)
     overwrites.command.write_operation.path = str(root / "kept")
     assert await is_refused(checks, overwrites)
+
+
+@pytest.mark.asyncio
+async def test_many_scans_of_a_permanent_table_take_linear_time(checks, root):
+    """Eight times the scans take about eight times as long. Quadratic time would be 64 times as long."""
+    (root / "kept").mkdir()
+    (root / "kept" / DESCRIPTION_FILE).write_bytes(TableDescription(StructType(), "parquet", {}).encode())
+
+    async def seconds(count):
+        plan = base_pb2.Plan()
+        for number in range(count):
+            plan.root.with_relations.references.add().CopyFrom(scan(root / "kept", "a int").root)
+            others = scan(f"/elsewhere/{number}").root
+            others.read.data_source.paths.extend(f"/elsewhere/{number}/{part}" for part in range(20))
+            plan.root.with_relations.references.add().CopyFrom(others)
+        begun = time.thread_time()
+        await check(checks, plan)
+        return time.thread_time() - begun
+
+    small = max(min([await seconds(75) for _ in range(3)]), 0.001)
+    assert min([await seconds(600) for _ in range(3)]) < 24 * small
 
 
 @pytest.mark.asyncio

@@ -36,6 +36,8 @@ def describe(sql):
             [("'a'", "a", {}, ["u"]), ("(select 'b;')", None, {}, [])],
         ),
         ("execute immediate", [("", None, {}, ())]),
+        ("execute immediate 'x' using session.v, :q, v w, 'd'", [("'x'", "x", {}, [None, "select 2", None, "d"])]),
+        ("execute immediate 'x' using case when c then 1 end, :q n", [("'x'", "x", {"n": "select 2"}, [None])]),
     ],
 )
 def test_text_of_literals_and_parameters_is_known(sql, expected):

@@ -36,7 +36,8 @@ class SourceMemory:
     def __init__(self, kept: KeptSources | None = None) -> None:
         self._kept = kept
         self._former = (None if kept is None else kept.read()) or {}
-        self._contents: dict[str, KeptSource] = {}
+        self._contents = dict(self._former)
+        self._names = set[str]()
         self._lock = threading.Lock()
 
     def of_former_gateway(self, name: str) -> KeptSource | None:
@@ -49,10 +50,12 @@ class SourceMemory:
 
     def forget_former_gateway(self) -> None:
         """Forget what the gateway before this one used, after all sources were read for the first time."""
-        self._former = {}
+        with self._lock:
+            self._former = {}
+            self._contents = {name: source for name, source in self._contents.items() if name in self._names}
 
     def keep(self, name: str, source: KeptSource) -> None:
-        """Keep the content of a source.
+        """Keep the content of a source, unless a later content was kept.
 
         Args:
             name: The name of the source.
@@ -61,5 +64,8 @@ class SourceMemory:
         if self._kept is None:
             return
         with self._lock:
-            self._contents[name] = source
-            self._kept.write(self._contents)
+            known = self._contents.get(name)
+            self._names.add(name)
+            if known is None or known.valid_at <= source.valid_at:
+                self._contents[name] = source
+                self._kept.write(self._contents)

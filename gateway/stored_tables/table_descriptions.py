@@ -27,6 +27,10 @@ DESCRIPTION_FILE = ".lodge-table.json"
 """The file name of a table description. Readers of raw files ignore this file."""
 
 _MAX_BYTES = 4 * 1024 * 1024
+_MAX_STRUCTURE = 400_000
+"""How many brackets, commas and colons a description has at most. The parser holds Python's lock."""
+
+_MAX_DIGITS = 20
 
 GLOB = re.compile(r"[*?\[\]{}\\]")
 """The characters that make Spark interpret a path as a pattern."""
@@ -61,12 +65,12 @@ class TableDescription:
             "owner": self.owner_id,
         }
         content = json.dumps({"lodge_table": 1, **document}, indent=1).encode()
-        if len(content) > _MAX_BYTES:
+        if len(content) > _MAX_BYTES or _count_structure(content) > _MAX_STRUCTURE:
             raise GatewayError(
                 "LODGE_TABLE_DESCRIPTION",
                 "54000",
-                f"The columns and options of the table need {len(content):,} bytes. The maximum is {_MAX_BYTES:,}. "
-                "Use fewer columns or fewer options.",
+                f"The columns and options of the table need {len(content):,} bytes. The maximum is {_MAX_BYTES:,}, "
+                "with fewer fields if their types are nested. Use fewer columns or fewer options.",
             )
         return content
 
@@ -84,8 +88,12 @@ class TableDescription:
             with os.fdopen(descriptor, "rb") as file:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     return None
-                document = json.loads(file.read(_MAX_BYTES))
-            json.dumps(document, ensure_ascii=False).encode()  # fails if a text is not Unicode
+                content = file.read(_MAX_BYTES)
+            if _count_structure(content) > _MAX_STRUCTURE:
+                return None
+            document = json.loads(content, parse_int=_parse_int)
+            used = (document["schema"], document["options"], document.get("owner"))
+            json.dumps(used, ensure_ascii=False).encode()  # fails if a text is not Unicode
             if _has_user_defined_type(document["schema"]):
                 return None
             storage = STORAGE_FORMATS[document["format"]]
@@ -151,6 +159,21 @@ def _list_directories(workspace: Workspace) -> Sequence[str]:
     with os.scandir(workspace.root) as entries:
         names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     return sorted(name for name in names if os.fsencode(name).decode(errors="replace") == name)
+
+
+def _count_structure(content: bytes) -> int:
+    return sum(content.count(symbol) for symbol in (b"[", b"{", b",", b":"))
+
+
+def _parse_int(text: str) -> int:
+    """Return an integer of a description, which are small.
+
+    Raises:
+        ValueError: If it has too many digits, which take quadratic time.
+    """
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(text[:_MAX_DIGITS])
+    return int(text)
 
 
 def _has_user_defined_type(value: object) -> bool:

@@ -3,7 +3,8 @@
 Guarantees:
 
 1. A change is written only if the session has not ended since the statement started.
-2. No statement makes a record larger than ``MAX_RECORD_BYTES``, because every change writes and reads the whole record.
+2. No statement adds a table or rows if the record would have more than ``MAX_RECORD_BYTES``, because every change
+   writes and reads the whole record. Other changes, such as drops, are always possible.
 """
 
 from collections.abc import Callable
@@ -92,16 +93,22 @@ class TableRecords:
 
 
 def _check_size(before: SessionRecord, after: SessionRecord) -> None:
-    """Check that a change does not make a record too large. A record that already is too large may become smaller.
+    """Check that a change that adds a table or a write does not make a record too large.
 
     Raises:
         RecordTooLargeError: If the record becomes too large.
     """
+    if _count_parts(after) <= _count_parts(before):
+        return
     size_bytes = len(encode_record(after))
-    if size_bytes > MAX_RECORD_BYTES and size_bytes > len(encode_record(before)):
+    if size_bytes > MAX_RECORD_BYTES:
         raise RecordTooLargeError(
             after.name,
             f"The record of session [{after.session_uuid}] with {len(after.tables)} temporary tables would have "
             f"{size_bytes:,} bytes. The maximum is {MAX_RECORD_BYTES:,}. Drop temporary tables, or create tables in "
             "separate sessions.",
         )
+
+
+def _count_parts(record: SessionRecord) -> int:
+    return len(record.tables) + len(record.writes) + sum(len(table.writes) for table in record.tables)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.types import LongType, StructField, StructType
 
 from gateway.errors import GatewayError
 from gateway.stored_tables.table_descriptions import (
@@ -105,3 +106,20 @@ def test_workspace_that_has_disappeared_is_not_empty(workspace: Workspace) -> No
     workspace.root.rmdir()
     with pytest.raises(GatewayError, match=r"cannot reach the storage of workspace \[dfs\]"):
         list_permanent_tables(workspace)
+
+
+@pytest.mark.parametrize(
+    "filler",
+    ["[" + "[]," * 1_000_000 + "0]", "[" + "1.5," * 800_000 + "0]", "1" * 4000, "[" * 100_000 + "]" * 100_000],
+    ids=["lists", "numbers", "digits", "depth"],
+)
+def test_description_that_is_slow_to_parse_is_not_parsed(tmp_path: Path, filler: str) -> None:
+    document = json.dumps({**VALID, "comment": 0}).replace('"comment": 0', f'"comment": {filler}')
+    (tmp_path / DESCRIPTION_FILE).write_text(document)
+    assert TableDescription.read(tmp_path) is None
+
+
+def test_description_with_too_many_nested_fields_is_not_written() -> None:
+    schema = StructType([StructField("a", StructType([StructField(f"c{n}", LongType()) for n in range(45_000)]))])
+    with pytest.raises(GatewayError, match="LODGE_TABLE_DESCRIPTION"):
+        TableDescription(schema, "parquet", {}, "ada").encode()

@@ -18,8 +18,9 @@ from tests.records import a_record
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
-from workspace.identifiers import ClientSessionId, Principal, TableUuid
-from workspace.records import SessionRecord, TableState, TemporaryTable
+from workspace.identifiers import ClientSessionId, Principal, ReplicaId, TableUuid
+from workspace.record_changes import put_table
+from workspace.records import PendingDrop, SessionRecord, TableState, TemporaryTable
 
 
 @pytest_asyncio.fixture
@@ -51,6 +52,9 @@ async def test_guarantee_2_no_change_makes_a_record_too_large(storage: Storage) 
         await records.change(session, lambda record: with_table(record, 1))
     assert raised.value.condition == "LODGE_SESSION_RECORD_TOO_LARGE"
     assert await records.read(session) == record
+    drop = PendingDrop(str(uuid.uuid4()), ReplicaId("r1"), "x" * 1000)
+    table = record.tables[0]
+    await records.change(session, lambda record: put_table(record, dataclasses.replace(table, drop=drop)))
     await records.change(session, lambda record: dataclasses.replace(record, tables=()))
     half = await records.change(session, lambda record: with_table(record, MAX_RECORD_BYTES // 2))
     with pytest.raises(GatewayError, match=r"LODGE_SESSION_RECORD_TOO_LARGE"):

@@ -304,10 +304,6 @@ def _judge_without_writes() -> AbstractContextManager[None]:
     return _patch((reaper.reaper.Reaper, "_can_write", lambda self: True))
 
 
-def _ignore_signs_of_life() -> AbstractContextManager[None]:
-    return _patch((Snapshot, "last_sign_of", lambda self, replicas: float("-inf")))
-
-
 def _keep_grace_periods() -> AbstractContextManager[None]:
     return _patch((reaper.reaper.Reaper, "_restart", lambda self, history: None))
 
@@ -343,7 +339,6 @@ MUTATIONS: Sequence[Mutation] = (
         first=47,
     ),
     Mutation("a doubted gateway counts as dead", _treat_doubted_as_gone, frozenset({1, 12}), first=40),
-    Mutation("a doubt counts although the gateway works", _ignore_signs_of_life, frozenset({18}), first=1591),
     Mutation("a directory of a running write counts as an orphan", _ignore_running_writes, frozenset({1}), first=17),
     Mutation("the view of a table is not updated", _skip_view, frozenset({9}), first=3),
     Mutation("an orphan is removed without a fresh read", _skip_orphan_confirmation, frozenset({1}), first=19),

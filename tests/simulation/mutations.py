@@ -330,7 +330,7 @@ MUTATIONS: Sequence[Mutation] = (
         Situation.RETURNS,
         first=1135,
     ),
-    Mutation("a session is opened while it is closed", _skip_lock, frozenset({1, 2}), Situation.QUOTA, first=2003),
+    Mutation("a session is opened while it is closed", _skip_lock, frozenset({1, 2}), Situation.QUOTA, first=2763),
     Mutation("an idle session is ended although others serve it", _assume_last_holder, frozenset({1}), first=11),
     Mutation(
         "a failed record update is not retried",
@@ -366,7 +366,7 @@ MUTATIONS: Sequence[Mutation] = (
         first=943,
     ),
     Mutation("every gateway adopts every session", _choose_all, frozenset({13})),
-    Mutation("no gateway replaces a silent one", _never_find_silent, frozenset({14}), Situation.SILENCE, first=2037),
+    Mutation("no gateway replaces a silent one", _never_find_silent, frozenset({14}), Situation.SILENCE, first=3629),
     Mutation("a late renewal revives a stopped lease", _revive_stopped_leases, frozenset({15}), first=2),
     Mutation(
         "a quota ignores the tables that are being created",

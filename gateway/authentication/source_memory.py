@@ -36,8 +36,7 @@ class SourceMemory:
     def __init__(self, kept: KeptSources | None = None) -> None:
         self._kept = kept
         self._former = (None if kept is None else kept.read()) or {}
-        self._contents = dict(self._former)
-        self._names = set[str]()
+        self._own: dict[str, KeptSource] = {}
         self._lock = threading.Lock()
 
     def of_former_gateway(self, name: str) -> KeptSource | None:
@@ -52,7 +51,6 @@ class SourceMemory:
         """Forget what the gateway before this one used, after all sources were read for the first time."""
         with self._lock:
             self._former = {}
-            self._contents = {name: source for name, source in self._contents.items() if name in self._names}
 
     def keep(self, name: str, source: KeptSource) -> None:
         """Keep the content of a source, unless a later content was kept.
@@ -64,8 +62,7 @@ class SourceMemory:
         if self._kept is None:
             return
         with self._lock:
-            known = self._contents.get(name)
-            self._names.add(name)
+            known = self._own.get(name)
             if known is None or known.valid_at <= source.valid_at:
-                self._contents[name] = source
-                self._kept.write(self._contents)
+                self._own[name] = source
+                self._kept.write(self._former | self._own)

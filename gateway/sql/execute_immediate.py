@@ -102,21 +102,13 @@ def _read_using(tokens: Sequence[Token], strings: StringEvaluator) -> tuple[Mapp
     commas = [i for i in _find_outside_brackets(tokens, 0, len(tokens)) if tokens[i].is_symbol(",")]
     for start, end in zip([0, *(i + 1 for i in commas)], [*commas, len(tokens)], strict=True):
         argument = tokens[start:end]
-        value, name = _split_alias(argument)
-        known = strings.evaluate(value)
-        if known is None and name is not None and argument[-2].keyword != "AS":
-            name = None  # such as the variable "session.v", the parameter ":p" or "CASE … END"
-            known = strings.evaluate(argument)
-        if name is None and argument:
-            positional.append(known)
-        elif name is not None and known is not None:
-            named[name] = known
+        if not argument:
+            continue
+        can_be_named = len(argument) > 1 and argument[-1].is_name
+        has_as = can_be_named and argument[-2].keyword == "AS"
+        known = strings.evaluate(argument[: -2 if has_as else -1]) if can_be_named else None
+        if known is not None:
+            named[argument[-1].value] = known
+        elif not has_as:  # also the variable "session.v", the parameter ":p" and "CASE … END"
+            positional.append(strings.evaluate(argument))
     return named, positional
-
-
-def _split_alias(argument: Sequence[Token]) -> tuple[Sequence[Token], str | None]:
-    """Return the value of an argument, and its name if its last token can be one."""
-    if len(argument) < 2 or not argument[-1].is_name:
-        return argument, None
-    value = argument[:-2] if argument[-2].keyword == "AS" else argument[:-1]
-    return value, argument[-1].value

@@ -67,16 +67,17 @@ def resolve_identifier_clauses(
         last = closing.get(first + 1)
         if first < position or last is None:
             continue
-        is_inside = first < unknown_end
-        is_long = last - first > _MAX_ARGUMENT_TOKENS
-        argument = () if is_long and is_inside else tokens[first + 2 : last]
         neighbors = (*tokens[max(first - 1, 0) : first], *tokens[last + 1 : last + 2])
         is_part = any(token.is_symbol(".") for token in neighbors)  # Spark reads such an argument as a literal
-        value = None if is_long else (literals if is_part else strings).evaluate(argument)
+        value = None
+        if last - first <= _MAX_ARGUMENT_TOKENS:
+            value = (literals if is_part else strings).evaluate(tokens[first + 2 : last])
         parts = () if value is None else parse_name(value, dialect)
         start, end = tokens[first].start, tokens[last].end
         if not parts:
-            unknown.append(UnknownName(start, end, () if is_inside else tuple(strings.find_strings(argument))))
+            is_inside = first < unknown_end
+            found = () if is_inside else strings.find_strings(tokens[first + 2 : last])
+            unknown.append(UnknownName(start, end, tuple(found)))
             unknown_end = max(unknown_end, last)
             continue
         replaced += [*tokens[position:first], *_build_name_tokens(parts, start, end)]

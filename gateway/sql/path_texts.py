@@ -67,7 +67,7 @@ _MAX_ADJACENT = 100
 _ADDED_PER_CHARACTER = 4
 """How often the paths of all statements ``ADD`` may repeat a text. Each path may reach to the end of the text."""
 
-_BLANKS = re.compile(r"\s*+")
+_NOT_BLANK = re.compile(r"\S")
 
 
 class TextUse(enum.Enum):
@@ -304,8 +304,10 @@ def _find_added_path(sql: str, kind_end: int) -> Iterator[PathText]:
 
     The path ends at a semicolon, and also at the end of the whole text if it can be a path then.
     """
-    blanks = _BLANKS.match(sql, kind_end)
-    begin = kind_end if blanks is None else blanks.end()
+    first = _NOT_BLANK.search(sql, kind_end)
+    if first is None:
+        return
+    begin = first.start()
     semicolon = sql.find(";", begin, begin + MAX_PATH_CHARACTERS)
     ends = [semicolon] if semicolon >= 0 else []
     if len(sql) - begin <= MAX_PATH_CHARACTERS or not ends:

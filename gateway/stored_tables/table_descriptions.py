@@ -69,8 +69,8 @@ class TableDescription:
             raise GatewayError(
                 "LODGE_TABLE_DESCRIPTION",
                 "54000",
-                f"The columns and options of the table need {len(content):,} bytes. The maximum is {_MAX_BYTES:,}, "
-                "with fewer fields if their types are nested. Use fewer columns or fewer options.",
+                f"The columns and options of the table need {len(content):,} bytes. The maximum is {_MAX_BYTES:,} "
+                f"bytes with {_MAX_STRUCTURE:,} brackets, commas and colons. Use fewer columns or fewer options.",
             )
         return content
 

@@ -1,8 +1,8 @@
 """Undoes statements that change a temporary table.
 
 An undo first updates the view, then changes the session record, and then deletes the files that the session record no
-longer refers to. If it is interrupted after the first step, the change is still in the record. Whoever undoes or
-completes the change then updates the view again.
+longer refers to. If it is interrupted after the first step, the change is still in the record. The replica
+that undoes or completes the change then updates the view again.
 
 Guarantees:
 

@@ -100,7 +100,7 @@ class Report:
         terminalreporter.section(f"slowest files of the {self._tier} tier")
         for line in summary(record, self._last):
             terminalreporter.write_line(line)
-        if exitstatus in _COMPLETE and self._is_whole:
+        if exitstatus in _COMPLETE and self._is_whole and files:  # no test runs if workers collect different tests
             record.write(self._tier)
 
 

@@ -49,9 +49,13 @@ def directory_of(nodeid: str) -> str:
 
 
 def directory_costs(nodeids: Iterable[str], record: Record) -> dict[str, Cost]:
-    """Return the expected cost of each directory with one of the tests."""
+    """Return the expected cost of each directory with one of the tests.
+
+    All workers must find the same sums, to the last bit, because they sort by them. So the order of the additions must
+    not depend on the hashes of a process.
+    """
     costs = defaultdict[str, Cost](Cost)
-    for file in {file_of(nodeid) for nodeid in nodeids}:
+    for file in sorted({file_of(nodeid) for nodeid in nodeids}):
         costs[directory_of(file)] += record.files.get(file, _UNKNOWN)
     return costs
 

@@ -123,6 +123,41 @@ def test_directory_waits_if_it_uses_little_of_a_processor() -> None:
     assert [is_waiting(costs[name]) for name in "ab"] == [True, False]
 
 
+def test_all_workers_find_the_same_costs() -> None:
+    """Floating-point sums depend on the order of the files, and the order of a set on the hashes of the process."""
+    code = """if True:
+        from tests.running.durations import Cost, Record
+        from tests.running.scheduling import directory_costs
+
+        files = {f"a/test_{number}.py": Cost(1 / (number + 3), 1 / (number + 7)) for number in range(40)}
+        print(directory_costs(files, Record(files=files)))
+    """
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONPATH": str(REPOSITORY), "PYTHONHASHSEED": str(seed)},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for seed in range(4)
+    }
+    assert len(found) == 1
+
+
+def test_run_in_which_no_test_ran_is_not_recorded(tmp_path: Path) -> None:
+    """No test runs if two workers collect different tests."""
+    (tmp_path / "conftest.py").write_text("""if True:
+        import os
+
+        def pytest_collection_modifyitems(items):
+            if os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
+                items.pop()
+    """)
+    output = run(tmp_path, "--tier=quick", "-n", "2")
+    assert "Different tests were collected" in output
+    assert not (tmp_path / "cache").exists()
+
+
 def test_directories_that_share_nodes_count_as_one() -> None:
     tests = [f"tests/installation{rest}/test_x.py::test_x" for rest in ("", "/default_values", "s")]
     assert [directory_of(name) for name in tests] == ["tests/installation"] * 2 + ["tests/installations"]

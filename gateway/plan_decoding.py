@@ -7,7 +7,8 @@ Guarantees:
    Spark accepts plans that are nested more deeply than this decoder allows.
 3. Large plans are decoded and decompressed in threads, within the memory budget of
    :class:`gateway.request_pools.RequestPools`. The decompressed size counts. A plan that decompresses to more than
-   ``max_plan_bytes``, or has more than ``MAX_FIELDS`` fields, is refused before it occupies memory.
+   ``max_plan_bytes``, or has more than ``MAX_FIELDS`` fields, is refused before it occupies memory. The compressed
+   plans of one request count together.
 
 Source: [spark-connect-proto base.proto], messages ``Plan`` and ``CompressedOperation``.
 """
@@ -197,6 +198,7 @@ class PlanDecoder:
                 yield DecodedAnalysis(message, len(data))
                 return
         sizes_bytes = [await self._size(plan.compressed_operation.data) for plan in plans]
+        self._check_size(sum(sizes_bytes))
         async with self._pools.reserve(len(data) + sum(sizes_bytes)):
             decoded = []
             for plan, size_bytes in zip(plans, sizes_bytes, strict=True):
@@ -223,9 +225,13 @@ class PlanDecoder:
                 size_bytes = await self._pools.plans.run(self._measure, data)
         except zstandard.ZstdError as error:
             raise self._refused(error) from error
+        self._check_size(size_bytes)
+        return size_bytes
+
+    def _check_size(self, size_bytes: int) -> None:
+        """Refuse compressed plans of a request that are larger together than a plan may be."""
         if size_bytes > self._pools.max_plan_bytes:
             raise self._refused(zstandard.ZstdError(f"its size is at least {size_bytes:,} bytes"))
-        return size_bytes
 
     def _measure(self, data: bytes | memoryview) -> int:
         """Return the size of the decompressed data, or a number above the maximum if the size is larger.

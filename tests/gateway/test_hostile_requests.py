@@ -172,6 +172,22 @@ async def test_decompressed_size_counts():
     await pools.close()
 
 
+async def test_compressed_plans_of_a_request_count_together():
+    pools = RequestPools(max_plan_bytes=MIB)
+    relation = relations_pb2.Relation()
+    relation.local_relation.data = bytes(MIB * 3 // 4)
+    plan = base_pb2.Plan.FromString(compressed(relation.SerializeToString()))
+    request = base_pb2.AnalyzePlanRequest(session_id=str(uuid.uuid4()))
+    request.same_semantics.target_plan.CopyFrom(plan)
+    async with PlanDecoder(pools).decode_analysis(request.SerializeToString()) as decoded:
+        assert len(decoded.compressed) == 1
+    request.same_semantics.other_plan.CopyFrom(plan)
+    with pytest.raises(GatewayError, match=r"is larger than 1,048,576 bytes"):
+        async with PlanDecoder(pools).decode_analysis(request.SerializeToString()):
+            pass
+    await pools.close()
+
+
 async def test_large_plans_decode(pools):
     relation = relations_pb2.Relation()
     relation.local_relation.data = bytes(40 * MIB)

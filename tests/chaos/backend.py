@@ -4,7 +4,7 @@ It uses the storage of these tests.
 """
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,9 +29,17 @@ class Backend:
     Args:
         directory: A directory that the server may write to.
         prefix: Words before its command.
+        more: Further settings of Spark.
+        environment: Further environment variables.
     """
 
-    def __init__(self, directory: Path, prefix: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        prefix: Sequence[str] = (),
+        more: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.port = free_port()
         self.address = f"sc://127.0.0.1:{self.port}"
         home = shared_home()
@@ -49,13 +57,14 @@ class Backend:
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(directory / "warehouse"),
             "spark.ui.enabled": "false",
+            **(more or {}),
         }
         command = [*prefix, str(home / "bin" / "spark-submit"), "--master", f"local[{_TASKS}]"]
         command += [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
         command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
-        environment = SPARK_ENVIRONMENT | {"SPARK_HOME": str(home)}
+        variables = {**SPARK_ENVIRONMENT, "SPARK_HOME": str(home), **(environment or {})}
         log = directory / "backend.log"
-        self.process = Program(command, log, is_ready=self._answers, environment=environment)
+        self.process = Program(command, log, is_ready=self._answers, environment=variables)
 
     def _answers(self) -> bool:
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):

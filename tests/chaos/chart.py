@@ -11,10 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.cluster.accounts import ServiceAccount
 from tests.cluster.cluster import Cluster
 from tests.helm.chart import Helm, Manifest, configuration, find_object
 from tests.identity.provider import HOUR_SECONDS, IdentityProvider
+
+INSTANCE = "lodge"
+"""The name of each Lodge of these tests."""
 
 _WITHOUT_PODS = frozenset({"Deployment", "PodDisruptionBudget"})
 _SECRETS_PATH = "/etc/lodge-secrets"
@@ -47,7 +52,14 @@ class InstalledChart:
 
 
 def install(
-    cluster: Cluster, namespace: str, directory: Path, *, backend: str, workspace: Path, config: Mapping[str, Any]
+    cluster: Cluster,
+    namespace: str,
+    directory: Path,
+    *,
+    backend: str,
+    workspace: Path,
+    config: Mapping[str, Any],
+    settings: Mapping[str, Any],
 ) -> InstalledChart:
     """Apply all objects of the chart except those that start pods.
 
@@ -56,6 +68,7 @@ def install(
         backend: The address of Spark.
         workspace: The directory of the temporary workspace.
         config: The chart's value ``config``.
+        settings: Settings of gateways and reapers that differ from those of the chart.
     """
     provider = IdentityProvider(directory, algorithms=("ES256",))
     values = {
@@ -70,13 +83,14 @@ def install(
     secrets = directory / "secrets"
     _write_certificate(manifests, secrets)
     config_file = directory / "lodge.yaml"
-    config_file.write_text(configuration(manifests).replace(_SECRETS_PATH, str(secrets)))
+    configured = yaml.safe_load(configuration(manifests).replace(_SECRETS_PATH, str(secrets)))
+    config_file.write_text(yaml.safe_dump({**configured, **settings}))
     accounts, labels = {}, {}
     for component in ("gateway", "reaper"):
         template = find_object(manifests, "Deployment", f"lodge-{component}")["spec"]["template"]
         accounts[component] = cluster.service_account(namespace, template["spec"]["serviceAccountName"])
         labels[component] = template["metadata"]["labels"]
-    return InstalledChart("lodge", config_file, accounts, labels, (secrets / "ca.crt").read_bytes(), provider)
+    return InstalledChart(INSTANCE, config_file, accounts, labels, (secrets / "ca.crt").read_bytes(), provider)
 
 
 def _method(provider: IdentityProvider) -> Mapping[str, str]:

@@ -16,11 +16,15 @@ from tests.chaos.clients import Client
 from tests.chaos.replicas import Replica
 from tests.chaos.site import Site
 from tests.chaos.storage import Storage
+from tests.chaos.stores import FILES, KUBERNETES, S3, STORES
 from tests.chaos.testbed import Testbed
 from tests.cluster.nodes import Node
 from tests.cluster.processes import Process
 from tests.watched import gateway_of
 from tests.workspace.kubernetes.tcp_proxy import TcpProxy
+
+_WITH_DIRECTORIES = (KUBERNETES, FILES)
+"""The stores whose processes open a path for each access. The S3 server keeps its directory open."""
 
 _BREAKS = 3
 _BREAK_SECONDS = 2.0
@@ -90,11 +94,13 @@ class Fault:
     Attributes:
         name: The name, for people and for `FAULTS`.
         touches: Things that no concurrent fault may touch.
+        stores: The stores of the sites that it can break.
         run: Breaks and repairs.
     """
 
     name: str
     touches: frozenset[str]
+    stores: Sequence[str]
     run: FaultFunction
 
 
@@ -102,12 +108,20 @@ _faults: dict[str, Fault] = {}
 FAULTS: Mapping[str, Fault] = _faults
 
 
-def _fault(*touches: str) -> Callable[[FaultFunction], FaultFunction]:
+def _fault(*touches: str, stores: Sequence[str] = STORES) -> Callable[[FaultFunction], FaultFunction]:
+    if "api" in touches:
+        stores = [store for store in stores if store != FILES]
+
     def register(function: FaultFunction) -> FaultFunction:
-        _faults[function.__name__] = Fault(function.__name__, frozenset(touches), function)
+        _faults[function.__name__] = Fault(function.__name__, frozenset(touches), stores, function)
         return function
 
     return register
+
+
+def faults_of(store: str) -> Mapping[str, Fault]:
+    """Return the faults that can break a site with a store, by name."""
+    return {name: fault for name, fault in FAULTS.items() if store in fault.stores}
 
 
 @_fault("gateways")
@@ -290,20 +304,34 @@ def storage_read_only(scene: Scene) -> None:
     _break_storage(scene, Storage.read_only)
 
 
-@_fault("storage")
+@_fault("storage", stores=_WITH_DIRECTORIES)
 def storage_gone(scene: Scene) -> None:
     _break_storage(scene, Storage.gone)
 
 
-@_fault("storage")
+@_fault("storage", stores=_WITH_DIRECTORIES)
 def storage_empty(scene: Scene) -> None:
     _break_storage(scene, Storage.empty)
 
 
-@_fault("storage")
+@_fault("storage", stores=_WITH_DIRECTORIES)
 def storage_hung(scene: Scene) -> None:
     if scene.testbed.storage.can_hang:
         _break_storage(scene, Storage.hung)
+
+
+@_fault("storage", stores=(S3,))
+def s3_stopped(scene: Scene) -> None:
+    """Kill the S3 server, and later start it again."""
+    with _s3(scene).stopped():
+        scene.pause()
+
+
+@_fault("storage", stores=(S3,))
+def s3_hanging(scene: Scene) -> None:
+    """Pause the S3 server. Connections stay open, and nothing answers."""
+    with _paused(_s3(scene)):
+        scene.pause()
 
 
 @_fault("sessions", "api")
@@ -317,6 +345,11 @@ def record_deleted(scene: Scene) -> None:
 def _break_storage(scene: Scene, broken: Callable[[Storage], AbstractContextManager[None]]) -> None:
     with broken(scene.testbed.storage):
         scene.pause()
+
+
+def _s3(scene: Scene) -> Process:
+    assert scene.testbed.s3 is not None
+    return scene.testbed.s3.process
 
 
 def _break_connections(scene: Scene, proxies: Sequence[TcpProxy]) -> None:

@@ -70,7 +70,6 @@ def _leftovers_of_live_session(site: Site, stored: StoredRecord) -> Iterator[str
     record = stored.record
     if record.phase is Phase.ENDING or stored.is_deletion_requested:
         yield f"session {record.client_session_id} is ending"
-    location = site.location(record.session_uuid)
-    found = {path.name for path in location.iterdir()} if location.exists() else set()
-    yield from (f"directory {name} in location {location.name}" for name in found - record.directories)
-    yield from (f"no directory {name} in location {location.name}" for name in record.directories - found)
+    found = site.store.tables(record.session_uuid)
+    yield from (f"directory {name} in location {record.session_uuid}" for name in found - record.directories)
+    yield from (f"no directory {name} in location {record.session_uuid}" for name in record.directories - found)

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence, Set
 from random import Random
 
-from tests.chaos.faults import FAULTS, Fault
+from tests.chaos.faults import FAULTS, Fault, faults_of
 from tests.chaos.rounds import Plan
+from tests.chaos.stores import KUBERNETES
 
 _MOST_AT_ONCE = 3
 _MOST_OF_ALL_AT_ONCE = 4
@@ -13,7 +14,7 @@ _LAST = ("backend_killed", "api_without_store", "disk_full", "reapers_killed")
 
 
 def plan_all_faults(seed: str, absence_seconds: float, without: Set[str] = frozenset()) -> Sequence[Plan]:
-    """Return few rounds in which each kind of fault runs once.
+    """Return few rounds in which each kind of fault of a site on Kubernetes runs once.
 
     A client vanishes only in the first round, because its session lives until it has been idle for too long.
 
@@ -24,7 +25,7 @@ def plan_all_faults(seed: str, absence_seconds: float, without: Set[str] = froze
     """
     random = Random(seed)  # noqa: S311 - must be repeatable, not secret
     last = [FAULTS[name] for name in _LAST if name not in without]
-    names = sorted(FAULTS.keys() - without - set(_LAST))
+    names = sorted(faults_of(KUBERNETES).keys() - without - set(_LAST))
     left = [FAULTS[name] for name in random.sample(names, len(names))]
     rounds: list[Sequence[Fault]] = []
     while left:
@@ -37,12 +38,13 @@ def plan_all_faults(seed: str, absence_seconds: float, without: Set[str] = froze
     ]
 
 
-def plan_random_faults(seed: str, rounds: int, absence_seconds: float) -> Iterator[Plan]:
-    """Yield rounds of one to three faults."""
+def plan_random_faults(seed: str, rounds: int, absence_seconds: float, store: str = KUBERNETES) -> Iterator[Plan]:
+    """Yield rounds of one to three faults of a site with a store."""
+    faults = list(faults_of(store).values())
     for number in range(1, rounds + 1):
         round_seed = f"{seed}/{number}"
         random = Random(round_seed)  # noqa: S311 - must be repeatable, not secret
-        shuffled = random.sample(list(FAULTS.values()), len(FAULTS))
+        shuffled = random.sample(faults, len(faults))
         yield Plan(round_seed, _choose_compatible(shuffled, random.randint(1, _MOST_AT_ONCE)), absence_seconds)
 
 

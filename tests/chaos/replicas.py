@@ -11,7 +11,7 @@ connections to a gateway that stops.
 import json
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +45,7 @@ class ReplicaEnvironment:
         installed: The installed chart.
         core: A client with the administrator's permissions.
         clock_library: The library for wall clocks; None to use the machine's clock.
+        variables: Further environment variables.
         pipes_logs: Whether each process writes to a `LogPipe`.
     """
 
@@ -54,6 +55,7 @@ class ReplicaEnvironment:
     installed: InstalledChart
     core: CoreV1Api
     clock_library: Path | None
+    variables: Mapping[str, str]
     pipes_logs: bool = False
 
 
@@ -172,6 +174,7 @@ class Replica:
             "LODGE_POD_NAME": self.pod,
             "LODGE_POD_UID": pod.metadata.uid,
             "LODGE_NODE_NAME": self.node.name,
+            **shared.variables,
         }
         if self.clock is not None:
             variables |= self.clock.environment()

@@ -16,14 +16,13 @@ from kubernetes.client import CustomObjectsApi
 
 from tests.chaos import chart
 from tests.chaos.replicas import Replica, ReplicaEnvironment
+from tests.chaos.stores import FILES, KUBERNETES, S3, InFiles, InS3, OnKubernetes, Store
 from tests.chaos.testbed import Testbed
 from tests.cluster.processes import ClusterError
-from workspace.files.layout import Layout
+from tests.workspace.object_store.servers import BUCKET
 from workspace.identifiers import SessionUuid
 from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLURAL, object_name
-from workspace.kubernetes.connection import connect
-from workspace.kubernetes.leases import KubernetesLeases
-from workspace.kubernetes.session_records import KubernetesSessionRecords
+from workspace.kubernetes.connection import Connection, connect
 from workspace.record_store import StoredRecord
 
 SLACK_SECONDS = 60.0
@@ -74,10 +73,12 @@ class Site:
         gateways: The number of gateways.
         reapers: The number of reapers.
         pipes_logs: Whether the processes write their logs through pipes whose readers can stop.
+        store: Where the site keeps its records and session locations, one of `STORES`.
 
     Attributes:
-        path: The temporary workspace, as the site's processes see it.
+        path: The directory of the temporary workspace, as processes in the storage see it.
         workspace: The same directory, as seen from outside.
+        store: Its records, leases and session locations.
     """
 
     def __init__(
@@ -89,13 +90,16 @@ class Site:
         gateways: int = 2,
         reapers: int = 2,
         pipes_logs: bool = False,
+        store: str = KUBERNETES,
     ) -> None:
         self.testbed = testbed
+        self.kind = store
         self.times = times or Timeouts()
         self._pipes_logs = pipes_logs
         self._counts = {"gateway": gateways, "reaper": reapers}
-        self.path = testbed.storage.path / name
-        self.workspace = testbed.storage.root / name
+        directory = Path("objects", BUCKET, name) if store == S3 else Path(name)
+        self.path = testbed.storage.path / directory
+        self.workspace = testbed.storage.root / directory
         self.directory = testbed.directory / name
         self.gateways: Sequence[Replica] = ()
         self.reapers: Sequence[Replica] = ()
@@ -103,11 +107,15 @@ class Site:
 
     def __enter__(self) -> Self:
         self.directory.mkdir()
-        self.workspace.mkdir(mode=0o700)
+        if self.kind != S3:
+            self.workspace.mkdir(mode=0o700)
         testbed = self.testbed
         with ExitStack() as stack:
             namespace = testbed.cluster.namespace("chaos")
             stack.callback(testbed.cluster.delete_namespace, namespace)
+            instance = chart.INSTANCE
+            connection = connect(testbed.cluster.kubeconfig, namespace, instance)
+            self.store = self._open_store(connection)
             installed = chart.install(
                 testbed.cluster,
                 namespace,
@@ -115,10 +123,9 @@ class Site:
                 backend=testbed.backend_address,
                 workspace=self.path,
                 config=self.times.config(),
+                settings=self.store.settings(),
             )
-            connection = connect(testbed.cluster.kubeconfig, namespace, installed.instance)
-            self._instance, self._namespace = installed.instance, namespace
-            self._records, self._leases = KubernetesSessionRecords(connection), KubernetesLeases(connection)
+            self._instance, self._namespace = instance, namespace
             self._objects = CustomObjectsApi(testbed.cluster.client)
             environment = ReplicaEnvironment(
                 namespace=namespace,
@@ -127,6 +134,7 @@ class Site:
                 installed=installed,
                 core=testbed.core,
                 clock_library=testbed.clock_library,
+                variables=self.store.environment(),
                 pipes_logs=self._pipes_logs,
             )
             self.gateways, self.reapers = (self._replicas(kind, environment, stack) for kind in ("gateway", "reaper"))
@@ -161,7 +169,7 @@ class Site:
 
     def records(self) -> Sequence[StoredRecord]:
         """Return all session records."""
-        return self._records.list()
+        return self.store.records.list()
 
     def record_of(self, client_session_id: str) -> StoredRecord | None:
         """Return the record of a client's session, or None."""
@@ -177,7 +185,7 @@ class Site:
 
     def leases(self) -> int:
         """Return the number of gateways with a lease."""
-        return len(self._leases.list())
+        return len(self.store.leases.list())
 
     def delete_object(self, client_session_id: str) -> bool:
         """Delete a session like ``kubectl delete connectsession --wait=false``.
@@ -195,17 +203,24 @@ class Site:
 
     def locations(self) -> Set[SessionUuid]:
         """Return all entries of the workspace except Lodge's own directory."""
-        return {SessionUuid(path.name) for path in self.workspace.iterdir()} - {".lodge"}
+        return self.store.locations()
 
     def location(self, session_uuid: SessionUuid) -> Path:
         return self.workspace / session_uuid
 
     def trash(self) -> Sequence[Path]:
-        return list(Layout(self.workspace).trash.iterdir())
+        return self.store.trash()
 
     def logs(self) -> Mapping[str, str]:
         """Return everything that each replica logged."""
         return {replica.name: replica.log() for replica in self.replicas}
+
+    def _open_store(self, connection: Connection) -> Store:
+        if self.kind == FILES:
+            return InFiles(self.workspace)
+        if self.kind == S3:
+            return InS3(self.workspace, connection, self.testbed)
+        return OnKubernetes(self.workspace, connection)
 
     def _replicas(self, kind: str, environment: ReplicaEnvironment, stack: ExitStack) -> Sequence[Replica]:
         nodes = self.testbed.nodes if kind == "gateway" else self.testbed.nodes[::-1]

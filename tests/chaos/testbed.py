@@ -1,6 +1,6 @@
 """The storage, backend and nodes that several Lodges of these tests share."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cached_property
@@ -14,7 +14,10 @@ from tests.chaos.storage import Storage
 from tests.chaos.wall_clock import MissingCompilerError, compile_library
 from tests.cluster.cluster import Cluster
 from tests.cluster.nodes import Node
+from tests.gateway.objects import s3a
 from tests.workspace.kubernetes.tcp_proxy import TcpProxy
+from tests.workspace.object_store.servers import Server, over_files
+from tests.workspace.object_store.storages import give_credentials
 
 _NODES = 3
 
@@ -25,16 +28,20 @@ class Testbed:
     Args:
         cluster: The cluster of the nodes and of each Lodge's namespace.
         directory: The directory of all files.
+        has_s3: Whether an S3 server on the storage is needed.
 
     Attributes:
+        s3: The S3 server, with one bucket; None if it is not needed.
         clock_library: The library for wall clocks; None if it cannot be compiled.
         missing_because: Why some faults cannot run on this machine.
     """
 
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
+    def __init__(self, cluster: Cluster, directory: Path, *, has_s3: bool = False) -> None:
         self.cluster = cluster
         self.directory = directory
         self.storage = Storage(directory)
+        self.s3: Server | None = None
+        self._has_s3 = has_s3
         self._stack = ExitStack()
         self.clock_library: Path | None = None
         self.missing_because = [] if self.storage.can_hang else ["The kernel has no FUSE, so the storage cannot hang."]
@@ -48,7 +55,8 @@ class Testbed:
             stack.enter_context(self.storage)
             spark = self.directory / "spark"
             spark.mkdir()
-            self.backend = Backend(spark, self.storage.prefix)
+            more, environment = self._start_s3(stack) if self._has_s3 else ({}, {})
+            self.backend = Backend(spark, self.storage.prefix, more, environment)
             self.backend_proxy = stack.enter_context(TcpProxy(self.backend.port))
             stack.callback(self.backend.process.kill)
             with ThreadPoolExecutor() as threads:
@@ -70,6 +78,15 @@ class Testbed:
     def core(self) -> CoreV1Api:
         """A client with the administrator's permissions."""
         return CoreV1Api(self.cluster.client)
+
+    def _start_s3(self, stack: ExitStack) -> tuple[Mapping[str, str], dict[str, str]]:
+        """Start the S3 server, and return the settings and the environment variables of Spark."""
+        log = self.directory / "s3.log"
+        server = over_files(self.storage.path, prefix=self.storage.prefix, outside=self.storage.root, log=log)
+        self.s3 = stack.enter_context(server)
+        environment: dict[str, str] = {}
+        give_credentials(server.raw.access_key, server.raw.secret_key, environment)
+        return s3a.settings(s3a.jars(), server.raw.endpoint), environment
 
     def _node(self, stack: ExitStack) -> Node:
         node = self.cluster.node()

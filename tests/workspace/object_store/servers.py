@@ -44,14 +44,25 @@ class Server:
         return True
 
 
-def over_files(directory: Path, *options: str) -> Server:
-    """Return a versitygw, which stores the objects of a bucket as files in ``objects/bucket``."""
-    objects, attributes = directory / "objects", directory / "attributes"
-    for path in (objects, attributes):
-        path.mkdir(exist_ok=True)
+def over_files(
+    directory: Path, *options: str, prefix: Sequence[str] = (), outside: Path | None = None, log: Path | None = None
+) -> Server:
+    """Return a versitygw, which stores the objects of a bucket as files in ``objects/bucket``.
+
+    Args:
+        directory: The directory of the files, as the server sees it.
+        options: Further options of the server.
+        prefix: Words before the command of the server.
+        outside: The same directory, as this process sees it; by default the same path.
+        log: The log of the server; by default in the directory.
+    """
+    names = ("objects", "attributes")
+    for name in names:
+        ((outside or directory) / name).mkdir(exist_ok=True)
+    objects, attributes = (directory / name for name in names)
     raw = _account()
-    command = [program("versitygw"), f"--address={raw.endpoint}", f"--attributes={attributes}", *options]
-    return Server([*command, objects], directory / "versitygw.log", raw)
+    command = [*prefix, program("versitygw"), f"--address={raw.endpoint}", f"--attributes={attributes}", *options]
+    return Server([*command, objects], log or directory / "versitygw.log", raw)
 
 
 def with_exact_keys(directory: Path) -> Server:

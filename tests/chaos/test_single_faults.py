@@ -186,10 +186,12 @@ def test_files_of_late_writer_are_swept(site, open_session, testbed):
     create_table(session, "t", range(5))
     record = site.record_of(session.session_id).record
     uuid, table = record.session_uuid, record.tables[0].uuid
-    files = 96  # many more than concurrent tasks, so that new ones keep starting
-    query = rows(range(files), milliseconds=1500, files=files)
-    job = f"insert overwrite directory '{(site.path / uuid / table).as_uri()}/late' using parquet {query}"
-    late = RunningStatement(connect_to_backend(testbed.backend.address), job)
+    backend = connect_to_backend(testbed.backend.address)
+    backend.conf.set("spark.sql.maxConcurrentOutputFileWriters", "1000")  # the rows are written without sorting
+    place = (site.path / uuid / table / "late").as_uri()
+    query = rows(range(1000), milliseconds=200)  # each row goes into a directory of its own
+    job = f"create table late using parquet partitioned by (id) location '{place}' as {query}"
+    late = RunningStatement(backend, job)
     wait_until((site.location(uuid) / table / "late").exists, "the job writes", 60)
 
     site.delete_object(session.session_id)
@@ -198,6 +200,7 @@ def test_files_of_late_writer_are_swept(site, open_session, testbed):
     assert late.is_running()
     wait_until(lambda: uuid in site.locations(), "the job restores it", 60)
 
+    backend.interruptAll()
     late.outcome()
     site.wait_until(lambda: not site.locations() and not site.trash(), "it is swept")
     assert not site.records()

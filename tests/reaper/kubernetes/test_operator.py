@@ -91,9 +91,10 @@ def test_reaper_without_access_to_nodes_logs_it_once_and_works(
 
 
 @pytest.mark.slow
-def test_lost_node_starts_grace_period_but_lease_must_expire(
+def test_lost_node_shortens_neither_lease_nor_grace_period(
     new_world: Callable[..., Any], cluster: Any, node: Any, wait_until: WaitUntil
 ) -> None:
+    """A silent gateway can work on, and another one can adopt its sessions until the end of the grace period."""
     world = new_world(lease_seconds=20.0, grace_seconds=12.0)
     pod = node.pod(world.namespace, "gateway-0")
     identity = PodIdentity("gateway-0", pod.metadata.uid, node.name)
@@ -113,7 +114,7 @@ def test_lost_node_starts_grace_period_but_lease_must_expire(
     wait_until(lambda: world.is_gone(stored), "the session is gone")
     gone = time.monotonic()
     assert gone - died >= world.lease_seconds, "a lost node does not prove the end"
-    assert gone - expired < world.grace_seconds, "the grace period runs during the lease, not after it"
+    assert gone - expired > world.grace_seconds / 2, "the grace period begins when the lease has expired"
     wait_until(lambda: reaper.has_logged("session_reaped"), "the end of the session is logged")
     node.recover()
 

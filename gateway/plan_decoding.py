@@ -30,6 +30,7 @@ from gateway.wire import LENGTH, VARINT, Field, count_fields, read_fields
 
 _MAX_PLAN_FIELDS = 64
 _PIECE_BYTES = 64 * 1024
+_MAX_UNKNOWN_BYTES = 4096
 _ROOT, _COMMAND = base_pb2.Plan.ROOT_FIELD_NUMBER, base_pb2.Plan.COMMAND_FIELD_NUMBER
 _COMPRESSED = base_pb2.Plan.COMPRESSED_OPERATION_FIELD_NUMBER
 _Operation = base_pb2.Plan.CompressedOperation
@@ -229,7 +230,12 @@ class PlanDecoder:
         return size_bytes
 
     def _check_size(self, size_bytes: int) -> None:
-        """Refuse compressed plans of a request that are larger together than a plan may be."""
+        """Refuse compressed plans of a request that are larger together than a plan may be, and empty ones.
+
+        The decoder reads nothing after an empty frame, but Spark continues with the next frame.
+        """
+        if not size_bytes:
+            raise self._refused(zstandard.ZstdError("it is empty"))
         if size_bytes > self._pools.max_plan_bytes:
             raise self._refused(zstandard.ZstdError(f"its size is at least {size_bytes:,} bytes"))
 
@@ -251,11 +257,12 @@ class PlanDecoder:
     def _decompress(
         self, compressed: bytes | memoryview, header: base_pb2.Plan.CompressedOperation, size_bytes: int
     ) -> DecodedPlan:
-        limit = max(size_bytes, 1)  # 0 would be no limit
         try:
-            data = self._decompressor().decompress(compressed, max_output_size=limit, allow_extra_data=False)
+            data = self._decompressor().decompress(compressed, max_output_size=size_bytes, allow_extra_data=False)
         except zstandard.ZstdError as error:
             raise self._refused(error) from error
+        if len(data) != size_bytes:  # a frame after an empty one, which Spark reads
+            raise self._refused(zstandard.ZstdError("it has several frames"))
         field = _FIELD_OF_OPERATION.get(header.op_type)
         if field is None:
             raise UnreadablePlanError(data, was_compressed=True)
@@ -291,6 +298,8 @@ def _read_operation(data: bytes, operation: Field) -> tuple[memoryview, base_pb2
         raise invalid_request("a field of the compressed plan occurs more than once")
     if any(_WIRE_TYPES.get(field.number, field.wire_type) != field.wire_type for field in fields):
         raise invalid_request("a field of the compressed plan has the wrong wire type")
+    if sum(field.end - field.tag_start for field in fields if field.number not in _WIRE_TYPES) > _MAX_UNKNOWN_BYTES:
+        raise invalid_request("the compressed plan has large fields that the gateway does not know")
     content, header = memoryview(b""), b""
     for field in fields:
         if field.number == _Operation.DATA_FIELD_NUMBER:

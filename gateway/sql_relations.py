@@ -5,10 +5,13 @@ Source: [spark-connect-proto commands.proto], message ``SqlCommand``; [spark-con
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
 
 from gateway.sql.parameters import Parameters
+
+_COLLECTIONS = frozenset({"array", "map", "map_from_arrays", "map_from_entries", "named_struct", "struct"})
 
 
 def find_sql_relation(plan: base_pb2.Plan) -> relations_pb2.Relation | None:
@@ -55,19 +58,38 @@ def find_sql(relation: relations_pb2.Relation) -> relations_pb2.SQL | None:
 
 def read_parameters(sql: relations_pb2.SQL) -> Parameters:
     """Return the string parameters of a SQL text."""
-    named = {name: _string(expression.literal) for name, expression in sql.named_arguments.items()}
+    arguments = {name: _unwrap(expression) for name, expression in sql.named_arguments.items()}
+    named = {name: _string(expression.literal) for name, expression in arguments.items()}
     named |= {name: _string(literal) for name, literal in sql.args.items()}
-    positional = [_string(expression.literal) for expression in sql.pos_arguments]
+    in_order = [_unwrap(expression) for expression in sql.pos_arguments]
+    positional = [_string(expression.literal) for expression in in_order]
     positional += [_string(literal) for literal in sql.pos_args]
     strings = {name: value for name, value in named.items() if value is not None}
-    return Parameters.of_statement(sql.query, strings, positional)
+    has_unknown = not all(map(_is_known, (*arguments.values(), *in_order)))
+    return Parameters.of_statement(sql.query, strings, positional, has_others=bool(named), has_unknown=has_unknown)
 
 
 def remove_positional_parameters(sql: relations_pb2.SQL, positions: Sequence[int]) -> None:
     """Remove the positional parameters that a SQL text no longer contains."""
-    values = sql.pos_arguments or sql.pos_args
-    for position in sorted(positions, reverse=True):
-        del values[position]
+    values: Any = sql.pos_arguments or sql.pos_args
+    removed = frozenset(positions)
+    kept = [value for position, value in enumerate(values) if position not in removed]
+    del values[:]
+    values.extend(kept)
+
+
+def _unwrap(expression: expressions_pb2.Expression) -> expressions_pb2.Expression:
+    """Return an argument without its aliases, which Spark ignores."""
+    while expression.HasField("alias"):
+        expression = expression.alias.expr
+    return expression
+
+
+def _is_known(argument: expressions_pb2.Expression) -> bool:
+    """Return whether an argument is a literal or a collection, so that no string is hidden in it."""
+    if argument.HasField("unresolved_function"):
+        return argument.unresolved_function.function_name.lower() in _COLLECTIONS
+    return argument.HasField("literal")
 
 
 def _string(literal: expressions_pb2.Expression.Literal) -> str | None:

@@ -45,6 +45,7 @@ _PATTERN_ITEM = re.compile(
     r"\\(?P<escaped>.) | \[(?:\\.|[^\]\\])*+\] | (?P<star>\*+) | \? | (?P<other>.)", re.DOTALL | re.VERBOSE
 )
 _BRACE = re.compile(r"\\.|[{},]", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _MANY, _ANY = "many", "any"
 _MAX_PATTERN_CHARACTERS = 1024
 _UUID_CHARACTERS = frozenset("0123456789abcdef-")
@@ -285,9 +286,10 @@ def _location(scheme: str, authority: str, path: str) -> _Location:
     leaves = False
     is_absolute = path.startswith("/") or bool(authority)
     for part in re.split(r"/+", path):
-        if part in ("", "."):
+        name = _ESCAPED.sub(r"\1", part)  # Hadoop reads \.\. as the directory above
+        if name in ("", "."):
             continue
-        if part != "..":
+        if name != "..":
             parts.append(part)
         elif parts:
             parts.pop()

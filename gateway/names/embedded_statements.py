@@ -19,13 +19,13 @@ Source: [spark-sql-grammar compoundOrSingleStatement], [spark-sql-grammar execut
 
 import enum
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gateway.errors import GatewayError
 from gateway.names.name_lookup import NameLookup
 from gateway.sql.change_clauses import ChangeClause, ChangeKind, find_change_clauses
 from gateway.sql.execute_immediate import ExecuteImmediate
-from gateway.sql.identifier_clauses import evaluate_identifier_clause
+from gateway.sql.identifier_clauses import evaluate_identifier_clauses
 from gateway.sql.lexer import VARIABLE_START, Token
 from gateway.sql.parameters import Parameters
 from gateway.sql.piecewise_search import is_found
@@ -59,6 +59,9 @@ class TextPlace(enum.Enum):
     SCRIPT = enum.auto()
 
 
+_LOWERED_CHARACTERS = 64 * 1024
+"""The maximum length of a text that is lowered at once, which holds Python's lock."""
+
 _REFUSALS = {
     TextPlace.PLAN: ("LODGE_STATEMENT_IN_PLAN", "as part of a plan"),
     TextPlace.IMMEDIATE: ("LODGE_EXECUTE_IMMEDIATE", "in EXECUTE IMMEDIATE"),
@@ -71,10 +74,13 @@ def may_embed_statement(text: str, place: TextPlace) -> bool:
 
     This check is fast. Its result is relevant only for sessions that have temporary tables.
     """
-    lowered = text.lower()
     is_command = place is TextPlace.COMMAND
     words, pattern = (RUNNING_WORDS, _RUNNING) if is_command else (CHANGING_WORDS, _CHANGING)
-    return any(word in lowered for word in words) and is_found(pattern, text)
+    if len(text) <= _LOWERED_CHARACTERS:
+        lowered = text.lower()
+        if not any(word in lowered for word in words):
+            return False
+    return is_found(pattern, text)
 
 
 class EmbeddedStatements:
@@ -109,8 +115,14 @@ class EmbeddedStatements:
         if is_examined or VARIABLE_START in text:
             clauses = find_change_clauses(text, self._lookup.settings.dialect)
         self._check_substitution(text, first, clauses, is_script=place is TextPlace.SCRIPT)
-        for clause in clauses if place is not TextPlace.COMMAND else ():
-            if self._concerns_lodge(clause, text, parameters):
+        if place is TextPlace.COMMAND:
+            return
+        computed = [clause.name for clause in clauses if isinstance(clause.name, IdentifierClause)]
+        names: Mapping[IdentifierClause, Sequence[str]] = {}
+        if computed:
+            names = evaluate_identifier_clauses(text, computed, parameters, self._lookup.settings.dialect)
+        for clause in clauses:
+            if self._concerns_lodge(clause, names):
                 raise _refused(clause, place)
 
     def check_immediate(self, immediate: ExecuteImmediate, text: str) -> None:
@@ -149,14 +161,12 @@ class EmbeddedStatements:
                 "the text into the string for spark.sql.",
             )
 
-    def _concerns_lodge(self, clause: ChangeClause, text: str, parameters: Parameters) -> bool:
+    def _concerns_lodge(self, clause: ChangeClause, names: Mapping[IdentifierClause, Sequence[str]]) -> bool:
         if clause.kind is ChangeKind.CREATE_TEMPORARY_TABLE:
             return True
         if clause.name is None:
             return False
-        parts: Sequence[str] = clause.name.parts
-        if isinstance(clause.name, IdentifierClause):
-            parts = evaluate_identifier_clause(text, clause.name, parameters, self._lookup.settings.dialect)
+        parts = names[clause.name] if isinstance(clause.name, IdentifierClause) else clause.name.parts
         if not parts:
             return bool(self._lookup.tables)
         if len(parts) == 1 and clause.kind in _PERMANENT:

@@ -26,7 +26,7 @@ from gateway.names.plan_paths import find_encoded_paths, find_plan_paths
 from gateway.names.word_search import WordSearch
 from gateway.plan_decoding import UnreadablePlanError, decode_large
 from gateway.request_pools import MAX_FIELDS, RequestPools
-from gateway.sql.path_texts import PathText, TextUse, find_path_texts
+from gateway.sql.path_texts import PathText, TextUse, find_path_texts, use_of_setting
 from gateway.stored_tables.table_descriptions import build_permanent_scan
 from workspace.identifiers import is_uuid
 from workspace.workspaces import Workspaces
@@ -126,9 +126,9 @@ class PathChecks:
 
     def _find_in_settings(self, request: bytes) -> Sequence[PathText]:
         operation = _decode(base_pb2.ConfigRequest, request).operation
-        values = [pair.value for pair in operation.set.pairs if "/" in pair.value]
-        texts = [PathText(value, TextUse.VALUE) for value in values]
-        texts += [each for value in values if "`" in value for each in find_path_texts(value)]
+        pairs = [pair for pair in operation.set.pairs if "/" in pair.value]
+        texts = [PathText(pair.value, use_of_setting(pair.key)) for pair in pairs]
+        texts += [each for pair in pairs if "`" in pair.value for each in find_path_texts(pair.value)]
         return list(self._own_texts(texts))
 
     def _find(self, data: bytes | None, messages: Sequence[Message]) -> Sequence[PathText]:

@@ -17,7 +17,7 @@ from engine.scan_source import FORMAT
 from gateway.authorization.path_fence import UNKNOWN
 from gateway.errors import invalid_request
 from gateway.names.plan_messages import fields_reaching, find_children, is_map_of_scalars
-from gateway.sql.path_texts import PathText, TextUse, find_name_paths, find_path_texts, may_contain_path, use_of_option
+from gateway.sql.path_texts import PathText, TextUse, find_name_paths, find_path_texts, may_contain_path, read_option
 from gateway.sql_relations import read_parameters
 from gateway.wire import LENGTH, read_fields
 
@@ -181,21 +181,10 @@ def _read(message: Message, kind: str) -> Iterator[PathText]:
             yield PathText(text, TextUse.TABLE if is_table else TextUse.PATH)
     for name in OPTION_FIELDS.get(kind, ()):
         for key, value in getattr(message, name).items():
-            yield from _read_option(key, value)
+            yield from read_option(key, value)
     for name in NAME_FIELDS.get(kind, ()):
         yield from find_name_paths(getattr(message, name))
     for name in SQL_FIELDS.get(kind, ()):
         yield from find_path_texts(getattr(message, name))
     if isinstance(message, relations_pb2.SQL) and may_contain_path(message.query):
         yield from find_path_texts(message.query, read_parameters(message))
-
-
-def _read_option(key: str, value: str) -> Iterator[PathText]:
-    """Yield the value of an option. The option ``paths`` contains a JSON array."""
-    use = use_of_option(key)
-    yield PathText(value, use)
-    if use is TextUse.PATH and ("[" in value or "," in value):
-        for item in value.replace("[", ",").replace("]", ",").split(","):
-            yield PathText(item.strip().strip("\"'").replace("\\/", "/"), TextUse.VALUE)
-    if "\\u" in value and use is TextUse.PATH:
-        yield PathText(UNKNOWN, TextUse.PATH)

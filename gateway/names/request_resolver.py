@@ -35,7 +35,7 @@ from gateway.request_pools import RequestPools
 from gateway.requests import Request, SessionKey
 from gateway.scans.plannings import Plannings
 from gateway.scans.scan_summary import ScanSummary
-from gateway.sql.name_syntax import parse_name
+from gateway.sql.name_syntax import parse_plan_name
 from gateway.sql_relations import find_sql_relation
 from workspace.workspaces import Workspaces
 
@@ -281,7 +281,7 @@ def _refuse_command(command: commands_pb2.Command, resolver: PlanResolver) -> No
     name = _TARGETS[kind](command) if kind is not None and kind in _TARGETS else ""
     if kind == "create_dataframe_view" and command.create_dataframe_view.is_global and resolver.tables:
         raise _too_deep("creates a view for other sessions while this session has temporary tables")
-    if name and resolver.concerns_lodge(parse_name(name)):
+    if name and resolver.concerns_lodge(parse_plan_name(name)):
         raise _too_deep(f"is a command about [{name}]")
 
 

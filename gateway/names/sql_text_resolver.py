@@ -14,7 +14,6 @@ expected.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 
 from pyspark.sql.connect.proto import relations_pb2
 
@@ -269,10 +268,12 @@ def _refuse_view(tokens: Sequence[Token]) -> None:
 
     A scan exists only until the end of its statement, but a view can exist longer.
     """
+    has_query = _find_queries(tokens)
     for begin in _find_statement_starts(tokens):
         words = [token.value.lower() for token in tokens[begin : begin + 8]]
         is_view = words[:1] in (["create"], ["alter"]) and "view" in words
-        if is_view or _caches_query(tokens[begin:]):
+        is_cache = words[:2] == ["cache", "table"] or words[:3] == ["cache", "lazy", "table"]
+        if is_view or (is_cache and has_query[min(begin + 3, len(tokens))]):
             raise GatewayError(
                 "LODGE_VIEW_OVER_FILE",
                 "0A000",
@@ -281,11 +282,13 @@ def _refuse_view(tokens: Sequence[Token]) -> None:
             )
 
 
-def _caches_query(tokens: Sequence[Token]) -> bool:
-    """Return whether a text begins with ``CACHE TABLE … AS``."""
-    keywords = [token.keyword for token in takewhile(lambda token: not token.is_symbol(";"), tokens)]
-    is_cache = keywords[:2] == ["CACHE", "TABLE"] or keywords[:3] == ["CACHE", "LAZY", "TABLE"]
-    return is_cache and not QUERY_KEYWORDS.isdisjoint(keywords[3:])
+def _find_queries(tokens: Sequence[Token]) -> Sequence[bool]:
+    """Return for each token, and for the end of the text, whether a query begins from there to the next semicolon."""
+    found = [False] * (len(tokens) + 1)
+    for index in range(len(tokens) - 1, -1, -1):
+        is_end = tokens[index].is_symbol(";")
+        found[index] = not is_end and (found[index + 1] or tokens[index].keyword in QUERY_KEYWORDS)
+    return found
 
 
 def _find_statement_starts(tokens: Sequence[Token]) -> Iterator[int]:

@@ -25,6 +25,9 @@ _WORD = re.compile(r"\w+")
 _MAX_NAMES, _MAX_CHARACTERS = 1000, 32 * 1024
 """Limits of the mentioned names, of which each scan of the statement gets a copy."""
 
+_MAX_COPIED_CHARACTERS = 1024 * 1024
+"""The limit of all copies together."""
+
 
 def find_mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, int]]) -> frozenset[str] | None:
     """Return the names that a statement mentions, in case-folded form.
@@ -53,7 +56,9 @@ def find_mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, i
             names.update(word.casefold() for word in _WORD.findall(token.value))
         elif token.value:
             names.add(token.value.casefold())
-    is_small = len(names) <= _MAX_NAMES and sum(map(len, names)) <= _MAX_CHARACTERS
+    characters = sum(map(len, names))
+    is_small = len(names) <= _MAX_NAMES and characters <= _MAX_CHARACTERS
+    is_small = is_small and characters * len(spans) <= _MAX_COPIED_CHARACTERS
     return frozenset(names) if is_small else None
 
 

@@ -6,7 +6,8 @@ like any other name. Otherwise, only Spark can compute the name.
 Source: [spark-sql-grammar identifierReference], [spark-sql-grammar strictIdentifier].
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -85,30 +86,48 @@ def resolve_identifier_clauses(
     return [*replaced, *tokens[position:]], unknown
 
 
-def evaluate_identifier_clause(
-    sql: str, clause: IdentifierClause, parameters: Parameters, dialect: Dialect = DEFAULT_DIALECT
-) -> tuple[str, ...]:
-    """Return the name in an ``IDENTIFIER(…)`` clause.
+def evaluate_identifier_clauses(
+    sql: str, clauses: Sequence[IdentifierClause], parameters: Parameters, dialect: Dialect = DEFAULT_DIALECT
+) -> Mapping[IdentifierClause, tuple[str, ...]]:
+    """Return the names in ``IDENTIFIER(…)`` clauses.
 
     Args:
         sql: The whole text.
-        clause: A clause that :func:`gateway.sql.statement_parser.parse_statement` returned.
+        clauses: Clauses that :func:`gateway.sql.statement_parser.parse_statement` returned.
         parameters: The parameters of the text.
         dialect: The dialect of the session.
 
     Returns:
-        The parts of the name. Empty if only Spark can compute the name.
+        The parts of each name. Empty if only Spark can compute the name.
 
     Raises:
         GatewayError: If the values of the statement have too many characters.
     """
     tokens = tokenize(sql, dialect)
-    argument = [token for token in tokens if clause.argument_start <= token.start < clause.argument_end]
-    value = StringEvaluator(tokens, parameters, dialect).evaluate(argument)
-    if value is not None:
-        return parse_name(value, dialect)
-    known, _ = resolve_identifier_clauses(tokens, parameters, dialect)
-    return read_name([token for token in known if clause.start <= token.start and token.end <= clause.end])
+    strings = StringEvaluator(tokens, parameters, dialect)
+    names: dict[IdentifierClause, tuple[str, ...]] = {}
+    known: Sequence[Token] | None = None
+    for clause in clauses:
+        value = strings.evaluate(_between(tokens, clause.argument_start, clause.argument_end))
+        if value is not None:
+            names[clause] = parse_name(value, dialect)
+            continue
+        if known is None:
+            known, _ = resolve_identifier_clauses(tokens, parameters, dialect)
+        names[clause] = read_name(
+            [each for each in _between(known, clause.start, clause.end) if each.end <= clause.end]
+        )
+    return names
+
+
+def _between(tokens: Sequence[Token], start: int, end: int) -> Sequence[Token]:
+    """Return the tokens that begin between two offsets."""
+    first = bisect_left(tokens, start, key=_start_of)
+    return tokens[first : bisect_left(tokens, end, first, key=_start_of)]
+
+
+def _start_of(token: Token) -> int:
+    return token.start
 
 
 def _build_name_tokens(parts: Sequence[str], start: int, end: int) -> Sequence[Token]:

@@ -123,7 +123,7 @@ _TOKEN = re.compile(
 )
 _COMMENT_EDGE = re.compile(r"/\*(?!\+)|\*/")
 _KINDS = {kind.name: kind for kind in TokenKind} | {"DOUBLE": TokenKind.STRING}
-_NOT_LINE_END = re.compile(r"[^\r\n]++")
+_BLANK_BYTES = bytes(byte if byte in b"\r\n" else ord(" ") for byte in range(256))
 
 
 def tokenize(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> list[Token]:
@@ -183,7 +183,7 @@ def skip_blank(sql: str, position: int) -> int:
 
 def blank_out(text: str) -> str:
     """Replace all characters of a text except line breaks with spaces."""
-    return _NOT_LINE_END.sub(lambda found: " " * len(found.group()), text)
+    return text.encode("ascii", "replace").translate(_BLANK_BYTES).decode("ascii")
 
 
 def _read_token(sql: str, position: int, dialect: Dialect) -> Token:

@@ -5,7 +5,11 @@ Source: [spark-sql-grammar multipartIdentifier].
 
 from collections.abc import Sequence
 
+from gateway.errors import invalid_request
 from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, Token, tokenize
+
+MAX_NAME_CHARACTERS = 8192
+"""The maximum length of the name of a table in a plan. It is parsed on the event loop."""
 
 
 def quote_name(name: str) -> str:
@@ -21,6 +25,17 @@ def qualify_with_session(name: str) -> str:
 def parse_name(text: str, dialect: Dialect = DEFAULT_DIALECT) -> tuple[str, ...]:
     """Return the parts of a name. Empty if the text is not a name."""
     return read_name(tokenize(text, dialect))
+
+
+def parse_plan_name(text: str) -> tuple[str, ...]:
+    """Return the parts of a name in a plan. Empty if the text is not a name.
+
+    Raises:
+        GatewayError: If the name has too many characters.
+    """
+    if len(text) > MAX_NAME_CHARACTERS:
+        raise invalid_request(f"a name of a table has more than {MAX_NAME_CHARACTERS:,} characters")
+    return parse_name(text)
 
 
 def read_name(tokens: Sequence[Token]) -> tuple[str, ...]:

@@ -52,15 +52,25 @@ class Parameters:
         named: The values of the ``:name`` parameters, by name.
         positional: The values of the ``?`` parameters, in order. None for values that are not strings.
         evaluated: The characters that were evaluated for the whole statement so far.
+        has_any: Whether the text has parameters, including those whose values are not strings.
+        has_unknown: Whether only Spark can compute the value of a parameter, which may be a string.
     """
 
     named: Mapping[str, str]
     positional: Sequence[str | None]
     evaluated: EvaluatedCharacters = field(compare=False, repr=False)
+    has_any: bool = False
+    has_unknown: bool = False
 
     @classmethod
     def of_statement(
-        cls, text: str, named: Mapping[str, str] = MappingProxyType({}), positional: Sequence[str | None] = ()
+        cls,
+        text: str,
+        named: Mapping[str, str] = MappingProxyType({}),
+        positional: Sequence[str | None] = (),
+        *,
+        has_others: bool = False,
+        has_unknown: bool = False,
     ) -> Self:
         """Return the parameters of a whole statement. None of its values was evaluated so far.
 
@@ -68,15 +78,18 @@ class Parameters:
             text: The text of the statement.
             named: The values of the ``:name`` parameters, by name.
             positional: The values of the ``?`` parameters, in order. None for values that are not strings.
+            has_others: Whether there are named parameters whose values are not strings.
+            has_unknown: Whether only Spark can compute the value of a parameter, which may be a string.
         """
         values = (*named.values(), *positional)
-        return cls(named, positional, EvaluatedCharacters(len(text) + sum(len(each or "") for each in values)))
+        evaluated = EvaluatedCharacters(len(text) + sum(len(each or "") for each in values))
+        return cls(named, positional, evaluated, bool(values) or has_others or has_unknown, has_unknown)
 
     def of_inner_text(
         self, named: Mapping[str, str] = MappingProxyType({}), positional: Sequence[str | None] = ()
     ) -> Self:
-        """Return the parameters of a text inside this statement."""
-        return type(self)(named, positional, self.evaluated)
+        """Return the parameters of a text inside this statement. Spark may compute further ones, such as variables."""
+        return type(self)(named, positional, self.evaluated, has_any=True, has_unknown=self.has_unknown)
 
 
 class StringEvaluator:

@@ -17,9 +17,11 @@ Source: [spark-sql-grammar].
 """
 
 import enum
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from gateway.authorization.path_fence import MAX_PATH_CHARACTERS, UNKNOWN
 from gateway.sql.execute_immediate import find_execute_immediate
@@ -52,8 +54,13 @@ _FIRST_KEYS = {
     **dict.fromkeys(("READ_FILES", "LIST_FILES"), "path"),
 }
 _MAX_KEY_CHARACTERS = 100
+_LOWERED_CHARACTERS = 64 * 1024
+"""The maximum length of a text that is lowered at once, which holds Python's lock."""
+
 _RAW_STATEMENTS = frozenset({"ADD", "REFRESH", "SET", "COPY"})
-_PATH_KEY = re.compile(r"path|dir|location|file|archive|uri|url|checkpoint|warehouse", re.IGNORECASE)
+_PATH_KEY = re.compile(r"path|dir|location|file|archive|uri|url|checkpoint|warehouse|\bfs\.", re.IGNORECASE)
+_FILE_SYSTEM_KEY = re.compile(r"\bfs\.", re.IGNORECASE)
+_LIST_KEY = "paths"
 _NOT_PATH_KEY = re.compile(r"glob|lookup|files|format", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{[^}]*\}")
 _RAW_SEPARATORS = re.compile(r"[\s,;='\"]+")
@@ -101,9 +108,10 @@ class PathText:
 
 def may_contain_path(sql: str) -> bool:
     """Return whether a SQL text may contain a path. This check is fast."""
-    lowered = sql.lower()
-    if not any(word in lowered for word in _NEEDED_WORDS):
-        return False
+    if len(sql) <= _LOWERED_CHARACTERS:
+        lowered = sql.lower()
+        if not any(word in lowered for word in _NEEDED_WORDS):
+            return False
     return is_found(_MAY_CONTAIN_PATH, sql)
 
 
@@ -111,6 +119,25 @@ def use_of_option(key: str) -> TextUse:
     """Return how Spark uses the value of an option."""
     is_path = _PATH_KEY.search(key) is not None and _NOT_PATH_KEY.search(key) is None
     return TextUse.PATH if is_path else TextUse.VALUE
+
+
+def use_of_setting(key: str) -> TextUse:
+    """Return how Spark uses the value of a setting. Settings of file systems can mount a directory elsewhere."""
+    return TextUse.PATH if _FILE_SYSTEM_KEY.search(key) else TextUse.VALUE
+
+
+def read_option(key: str, value: str) -> Iterator[PathText]:
+    """Yield the paths in the value of an option. The option ``paths`` contains a JSON array of paths."""
+    use = use_of_option(key)
+    yield PathText(value, use)
+    if key.lower() != _LIST_KEY:
+        return
+    try:
+        items = json.loads(value)
+    except (ValueError, RecursionError):
+        items = None
+    for item in items if isinstance(items, list) else (UNKNOWN,):
+        yield PathText(item if isinstance(item, str) else UNKNOWN, use)
 
 
 def find_path_texts(sql: str, parameters: Parameters | None = None) -> Iterator[PathText]:
@@ -128,9 +155,13 @@ def find_path_texts(sql: str, parameters: Parameters | None = None) -> Iterator[
 
 def find_name_paths(name: str) -> Iterator[PathText]:
     """Yield the texts in a name such as ``parquet.`/a` `` that may be paths."""
-    if "`" in name or '"' in name or "/" in name:
-        for dialect in _DIALECTS if '"' in name else _DIALECTS[:1]:
-            yield from _find_in_names(tokenize(name, dialect))
+    if not any(character in name for character in "`\"'/"):
+        return
+    for dialect in _DIALECTS if '"' in name else _DIALECTS[:1]:
+        known, unknown = resolve_identifier_clauses(tokenize(name, dialect), Parameters.of_statement(name), dialect)
+        yield from _find_in_names(known)
+        if unknown:
+            yield PathText(UNKNOWN, TextUse.PATH)
 
 
 def _find(sql: str, parameters: Parameters, depth: int, seen: set[str]) -> Iterator[PathText]:
@@ -148,11 +179,17 @@ def _find(sql: str, parameters: Parameters, depth: int, seen: set[str]) -> Itera
         tokens = tokenize(sql, dialect)
         known, unknown = resolve_identifier_clauses(tokens, parameters, dialect)
         yield from _find_in_names(known)
+        if parameters.has_unknown and unknown:
+            yield PathText(UNKNOWN, TextUse.PATH)
+        strings = StringEvaluator(tokens, parameters, dialect)
+        yield from _find_after_keywords(tokens, strings, has_parameters=parameters.has_any)
         yield from _find_strings(tokens)
-        yield from _find_computed_options(tokens, StringEvaluator(tokens, parameters, dialect))
+        yield from _find_computed_options(tokens, strings)
         yield from _find_raw_texts(sql, tokens)
         inner = [(text, parameters.of_inner_text()) for clause in unknown for text in clause.strings]
         immediates = find_execute_immediate(tokens, parameters, dialect)
+        if parameters.has_unknown and any(each.text is None for each in immediates):
+            yield PathText(UNKNOWN, TextUse.PATH)
         inner += [(each.text, each.parameters) for each in immediates if each.text is not None]
         read = (text for token in tokens for text in _read(token))
         inner += [(text, parameters.of_inner_text()) for text in read if "/" in text or "\\" in text]
@@ -176,25 +213,62 @@ def _find_in_names(tokens: Sequence[Token]) -> Iterator[PathText]:
         yield PathText(_replace_variables(token.value), TextUse.PATH, qualifier)
 
 
+def _find_after_keywords(
+    tokens: Sequence[Token], evaluator: StringEvaluator, *, has_parameters: bool
+) -> Iterator[PathText]:
+    """Yield the strings and parameters after keywords such as ``LOCATION``. Spark joins adjacent ones."""
+    for begin, (keyword, first) in enumerate(pairwise(tokens), start=1):
+        if keyword.keyword not in _BEFORE_PATH:
+            continue
+        end = _end_of_text(tokens, begin)
+        if all(token.kind is TokenKind.STRING for token in tokens[begin:end]):
+            if first.kind is TokenKind.STRING:
+                yield from (PathText(text, TextUse.PATH) for text in _read_adjacent(tokens, begin))
+            continue
+        text = evaluator.evaluate(tokens[begin:end])
+        if text is not None:
+            yield PathText(_replace_variables(text), TextUse.PATH)
+        elif has_parameters:
+            yield PathText(UNKNOWN, TextUse.PATH)
+
+
+def _end_of_text(tokens: Sequence[Token], begin: int) -> int:
+    """Return the index after adjacent string literals and parameters."""
+    end = begin
+    while end < len(tokens):
+        if tokens[end].kind is TokenKind.STRING or tokens[end].is_symbol("?"):
+            end += 1
+        elif tokens[end].is_symbol(":") and end + 1 < len(tokens) and tokens[end + 1].kind is TokenKind.WORD:
+            end += 2
+        else:
+            break
+    return end
+
+
 def _find_strings(tokens: Sequence[Token]) -> Iterator[PathText]:
-    """Yield the strings after keywords such as ``LOCATION``, and the strings in option lists."""
+    """Yield the strings in option lists."""
     keys: list[str | None] = []  # for each open bracket: the key of the current option, or None outside option lists
+    read_to = 0  # the index after the strings that were read
     for index, token in enumerate(tokens):
-        previous = tokens[index - 1].keyword if index else ""
         if token.is_symbol("("):
             outer = keys[-1] if keys else None
-            keys.append(_FIRST_KEYS.get(previous, outer))
+            keys.append(_FIRST_KEYS.get(tokens[index - 1].keyword if index else "", outer))
         elif token.is_symbol(")"):
             del keys[-1:]
-        elif token.kind is TokenKind.STRING and previous in _BEFORE_PATH:
-            yield from _read_adjacent(tokens, index, TextUse.PATH)
         elif keys and (key := keys[-1]) is not None:
             if token.is_symbol(","):
                 keys[-1] = ""
-                continue
-            if token.kind is TokenKind.STRING and (not index or tokens[index - 1].kind is not TokenKind.STRING or key):
-                yield from _read_adjacent(tokens, index, use_of_option(key) if key else TextUse.VALUE)
-            if not key and (token.is_name or token.kind is TokenKind.STRING):
+            elif token.kind is TokenKind.STRING and index >= read_to:
+                texts, read_to = _read_adjacent(tokens, index), _end_of_strings(tokens, index)
+                if key:
+                    yield from (found for text in texts for found in read_option(key, text))
+                elif read_to < len(tokens) and tokens[read_to].is_symbol("="):
+                    keys[-1] = next(iter(texts), "")[:_MAX_KEY_CHARACTERS]
+                else:  # a key and its value, or only one of them
+                    yield from (PathText(text, TextUse.VALUE) for text in texts)
+                    keys[-1] = (read_string(token.value) or token.value)[:_MAX_KEY_CHARACTERS]
+                    read_to = index + 1
+            elif not key and token.is_name:
                 keys[-1] = token.value[:_MAX_KEY_CHARACTERS]
 
 
@@ -236,40 +310,49 @@ class _Option:
                 self._key += "."
                 return
             if (token.is_name or token.kind is TokenKind.STRING) and (not self._key or self._key.endswith(".")):
-                self._key += token.value[:_MAX_KEY_CHARACTERS] if len(self._key) < _MAX_KEY_CHARACTERS else ""
+                text = token.value if token.is_name else read_string(token.value) or token.value
+                self._key += text[:_MAX_KEY_CHARACTERS] if len(self._key) < _MAX_KEY_CHARACTERS else ""
                 return
             self._is_in_key = False
             if token.is_symbol("="):
                 return
-        if len(self._value) <= _MAX_ADJACENT:
+        if token.is_symbol("=") and all(each.kind is TokenKind.STRING for each in self._value):
+            self._key += "".join(read_string(each.value) or "" for each in self._value)[:_MAX_KEY_CHARACTERS]
+            self._value = []
+        elif len(self._value) <= _MAX_ADJACENT:
             self._value.append(token)
 
     def read(self, evaluator: StringEvaluator) -> Iterator[PathText]:
-        """Yield the value if it is a path, and not a single string."""
+        """Yield the value if it is a path, and not a single string after a key of one part."""
         value = self._value
         if not value or use_of_option(self._key) is not TextUse.PATH:
             return
         if len(value) == 1 and (value[0].kind in _SIMPLE_VALUES or value[0].keyword in _CONSTANTS):
             if value[0].kind is TokenKind.QUOTED:
-                yield PathText(_replace_variables(value[0].value), TextUse.PATH)
+                yield from read_option(self._key, _replace_variables(value[0].value))
+            elif value[0].kind is TokenKind.STRING and "." in self._key:
+                yield from (found for each in _read_adjacent(value, 0) for found in read_option(self._key, each))
             return
         text = evaluator.evaluate(value) if len(value) <= _MAX_ADJACENT else None
-        yield PathText(UNKNOWN if text is None else _replace_variables(text), TextUse.PATH)
+        yield from read_option(self._key, UNKNOWN if text is None else _replace_variables(text))
 
 
-def _read_adjacent(tokens: Sequence[Token], begin: int, use: TextUse) -> Iterator[PathText]:
-    """Yield the value of adjacent string literals, in each way in which Spark may read them."""
+def _end_of_strings(tokens: Sequence[Token], begin: int) -> int:
+    """Return the index after adjacent string literals."""
     end = begin
-    while end < min(len(tokens), begin + _MAX_ADJACENT) and tokens[end].kind is TokenKind.STRING:
+    while end < len(tokens) and tokens[end].kind is TokenKind.STRING:
         end += 1
-    if end == begin + _MAX_ADJACENT:
-        yield PathText(UNKNOWN, TextUse.PATH)
-        return
-    values = {read_string(token.value) or "" for token in tokens[begin : begin + 1]}
-    for dialect in (DEFAULT_DIALECT, _AS_WRITTEN):
-        values.add("".join(read_string(token.value, dialect) or "" for token in tokens[begin:end]))
-    for value in values:
-        yield PathText(_replace_variables(value), use)
+    return end
+
+
+def _read_adjacent(tokens: Sequence[Token], begin: int) -> Sequence[str]:
+    """Return the value of adjacent string literals, in each way in which Spark may read them."""
+    literals = [token.value for token in tokens[begin : _end_of_strings(tokens, begin)]]
+    values = [
+        "".join(read_string(each, dialect) or "" for each in literals) for dialect in (DEFAULT_DIALECT, _AS_WRITTEN)
+    ]
+    values.append(read_string(literals[0]) or "")
+    return [_replace_variables(value) for value in dict.fromkeys(values)]
 
 
 def _find_raw_texts(sql: str, tokens: Sequence[Token]) -> Iterator[PathText]:
@@ -278,12 +361,12 @@ def _find_raw_texts(sql: str, tokens: Sequence[Token]) -> Iterator[PathText]:
     Such a text may continue after a semicolon. The words of the first statement of each use include those of all later
     ones.
     """
-    uses = set()
+    begun = set()
     added_characters, most_characters = 0, _ADDED_PER_CHARACTER * len(sql)
     for index, token in enumerate(tokens):
         if token.keyword not in _RAW_STATEMENTS or not _begins_statement(tokens, index):
             continue
-        use = TextUse.VALUE if token.keyword == "SET" else TextUse.PATH
+        is_setting = token.keyword == "SET"
         kind = tokens[index + 1] if token.keyword == "ADD" and index + 1 < len(tokens) else None
         if kind is not None and kind.is_name and added_characters <= most_characters:
             for added in _find_added_path(sql, kind.end):
@@ -291,9 +374,10 @@ def _find_raw_texts(sql: str, tokens: Sequence[Token]) -> Iterator[PathText]:
                 yield added
             if added_characters > most_characters:
                 yield PathText(UNKNOWN, TextUse.PATH)
-        if use in uses:
+        if is_setting in begun:
             continue
-        uses.add(use)
+        begun.add(is_setting)
+        use = use_of_setting(sql[token.end :]) if is_setting else TextUse.PATH
         for word in _RAW_SEPARATORS.split(sql[token.end :]):
             if "/" in word or "\\" in word or ".." in word or VARIABLE_START in word:
                 yield PathText(_replace_variables(word), use)

@@ -32,6 +32,7 @@ from gateway.sql.cursor import Cursor
 from gateway.sql.drop_and_alter import parse_alter, parse_drop, parse_merge_or_update, parse_truncate
 from gateway.sql.insert import parse_insert, parse_insert_after_from, parse_insert_after_with
 from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, blank_out, skip_blank
+from gateway.sql.piecewise_search import is_found
 from gateway.sql.show import parse_close, parse_show
 from gateway.sql.statements import (
     CreateTable,
@@ -81,6 +82,16 @@ def extract_query(sql: str, statement: HasQuery) -> str:
     Raises:
         ValueError: If the statement does not have a query.
     """
+    start, end, kept_end = find_query(statement)
+    return sql[:start] + blank_out(sql[start:end]) + sql[end:kept_end]
+
+
+def find_query(statement: HasQuery) -> tuple[int, int, int]:
+    """Return the begin of the text that is not part of the query of a statement, its end, and the end of the query.
+
+    Raises:
+        ValueError: If the statement does not have a query.
+    """
     if isinstance(statement, Insert):
         is_query = statement.unsupported is None
         (start, end), kept_end = statement.clause_span, statement.end
@@ -92,7 +103,7 @@ def extract_query(sql: str, statement: HasQuery) -> str:
         start, (end, kept_end) = 0, statement.query_span or (0, 0)
     if not is_query:
         raise ValueError(f"{type(statement).__name__} has no query")
-    return sql[:start] + blank_out(sql[start:end]) + sql[end:kept_end]
+    return start, end, kept_end
 
 
 def _find_parser(sql: str, start: int) -> Callable[[Cursor], Statement | None] | None:
@@ -102,7 +113,7 @@ def _find_parser(sql: str, start: int) -> Callable[[Cursor], Statement | None] |
         return None
     word = first.group().upper()
     if word in _PARSERS_OF_INSERT:
-        return _PARSERS_OF_INSERT[word] if "INSERT" in sql.upper() else None
+        return _PARSERS_OF_INSERT[word] if is_found(_INSERT, sql) else None
     return _PARSERS.get(word)
 
 
@@ -144,6 +155,7 @@ def _parse_explain(cursor: Cursor) -> Explain | ExplainSparkStatement | None:
     return Explain(table=table, prefix_span=(first.start, start), end=end)
 
 
+_INSERT = re.compile("insert", re.IGNORECASE)
 _WORD = re.compile(r"\w++")
 _PARSERS_OF_INSERT: dict[str, Callable[[Cursor], Statement | None]] = {
     "WITH": parse_insert_after_with,

@@ -33,7 +33,7 @@ class IdentifierClause:
     """A name that Spark computes: ``IDENTIFIER(argument)``.
 
     This class also represents a longer name if Spark computes one of its parts. In this case, the argument is the whole
-    name. If Lodge can compute the name too, :func:`gateway.sql.identifier_clauses.evaluate_identifier_clause` returns
+    name. If Lodge can compute the name too, :func:`gateway.sql.identifier_clauses.evaluate_identifier_clauses` returns
     it.
 
     Attributes:

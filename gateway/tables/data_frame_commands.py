@@ -13,7 +13,7 @@ from gateway.errors import table_not_found
 from gateway.names.targets import Target, TargetKind
 from gateway.operations import Runner
 from gateway.responses import NOTHING, Response, build_batch_response
-from gateway.sql.name_syntax import parse_name
+from gateway.sql.name_syntax import parse_plan_name
 from gateway.tables import answers
 from gateway.tables.errors import no_data_frame_table, not_a_view, not_supported
 from gateway.tables.insertions import Insertion
@@ -231,7 +231,7 @@ def _table(context: StatementContext, name: str) -> TemporaryTable | None:
 
 
 def _target(context: StatementContext, name: str) -> Target | None:
-    parts = parse_name(name)
+    parts = parse_plan_name(name)
     return context.target(parts) if parts else None
 
 

@@ -78,6 +78,16 @@ def not_supported(name: str, operation: str, way_out: str) -> GatewayError:
     )
 
 
+def too_many_insert_clauses(limit: int) -> GatewayError:
+    """Return the error for a statement with too many ``INSERT`` clauses in a session with temporary tables."""
+    return GatewayError(
+        "LODGE_TEMPORARY_TABLE_OPERATION",
+        "0A000",
+        f"A session with temporary tables does not support more than {limit:,} INSERT clauses in one statement. Use "
+        "several statements.",
+    )
+
+
 def unreadable_name(operation: str) -> GatewayError:
     """Return the error for a table name that only Spark can compute."""
     return GatewayError(

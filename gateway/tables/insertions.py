@@ -4,6 +4,7 @@ Source: Spark's ``INSERT INTO`` by position, by name and with a column list; ``D
 ANSI store assignment.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -74,11 +75,12 @@ def fit_columns(
             proposal=_join(table.names),
         )
     found = [name for name in own if name is not None]
-    if len(set(found)) < len(found):
+    twice = next((name for name, count in Counter(found).items() if count > 1), None)
+    if twice is not None:
         raise SparkError(
             "COLUMN_ALREADY_EXISTS",
             f"The insertion into table [{insertion.table}] lists a column twice: {_join(names)}. List each once.",
-            columnName=quote_name(next(name for name in found if found.count(name) > 1)),
+            columnName=quote_name(twice),
         )
     return _convert(rename_columns(insertion.query, found), table)
 

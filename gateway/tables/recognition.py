@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pyspark.sql.connect.proto import relations_pb2
 
 from gateway.request_pools import INLINE_CHARACTERS, RequestPools
-from gateway.sql.identifier_clauses import evaluate_identifier_clause
+from gateway.sql.identifier_clauses import evaluate_identifier_clauses
 from gateway.sql.lexer import DEFAULT_DIALECT, Dialect
 from gateway.sql.statement_error import StatementError
 from gateway.sql.statement_parser import may_concern_tables, parse_statement
@@ -77,8 +77,7 @@ def _parse(text: str, dialect: Dialect) -> _Result:
 
 
 def _evaluate(text: str, clauses: list[IdentifierClause], sql: relations_pb2.SQL, dialect: Dialect) -> EvaluatedNames:
-    parameters = read_parameters(sql)
-    return {clause: evaluate_identifier_clause(text, clause, parameters, dialect) for clause in clauses}
+    return evaluate_identifier_clauses(text, clauses, read_parameters(sql), dialect)
 
 
 def _find_clauses(value: object) -> Iterator[IdentifierClause]:

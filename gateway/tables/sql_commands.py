@@ -31,6 +31,7 @@ from gateway.tables.views import refuse_lasting_view
 from workspace.records import TableState, TemporaryTable
 from workspace.workspaces import Workspace
 
+_MAX_INSERT_CLAUSES = 200
 _UNSUPPORTED_INSERT_CLAUSES = ("FROM", "IF", "PARTITION", "REPLACE", "WITH")
 
 
@@ -135,7 +136,10 @@ class SqlCommands:
     @work.register
     async def _insert(self, statement: statements.Insert, sql: SqlStatement) -> Runner | None:
         operation = "INSERT OVERWRITE" if statement.overwrite else "INSERT INTO"
-        for other in statement.other_names:
+        others = statement.other_names if sql.context.record.tables else ()
+        if len(others) > _MAX_INSERT_CLAUSES:
+            raise errors.too_many_insert_clauses(_MAX_INSERT_CLAUSES)
+        for other in others:
             table = sql.context.table(sql.target(other, operation))
             if table is not None:
                 raise errors.not_supported(table.name, "several INSERT clauses", "Use one statement for each clause.")
@@ -211,7 +215,7 @@ class SqlCommands:
     @work.register
     async def _explain(self, statement: statements.Explain, sql: SqlStatement) -> Runner | None:
         await _new_name(sql.context, sql.target(statement.table.name, "EXPLAIN CREATE TEMPORARY TABLE"))
-        resolved, scans = await sql.context.resolve_explanation(sql.unresolved_query(statement))
+        resolved, scans = await sql.context.resolve_explanation(await sql.unresolved_query(statement))
         return partial(_explain, sql.context, resolved, scans)
 
     @work.register

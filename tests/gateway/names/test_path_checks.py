@@ -175,9 +175,9 @@ async def test_many_scans_of_a_permanent_table_take_linear_time(checks, root):
 
 @pytest.mark.asyncio
 async def test_settings_with_paths_into_the_workspace_are_refused(checks, root):
-    async def refused(value: str) -> bool:
+    async def refused(value: str, key: str = "k") -> bool:
         request = base_pb2.ConfigRequest(session_id=SESSION)
-        request.operation.set.pairs.add(key="k", value=value)
+        request.operation.set.pairs.add(key=key, value=value)
         try:
             await checks.check_settings(request.SerializeToString())
         except GatewayError as error:
@@ -188,6 +188,9 @@ async def test_settings_with_paths_into_the_workspace_are_refused(checks, root):
     assert await refused(f"{root}/x")
     assert await refused(f"file:{root}")
     assert await refused(f"select * from parquet.`{root}/x`")
+    assert await refused(f"file://{root.parent}", "fs.viewfs.mounttable.c.link./a")
+    assert await refused(f"file://{root.parent}", "spark.hadoop.fs.viewfs.mounttable.c.linkFallback")
+    assert not await refused(f"file://{root.parent}", "spark.sql.warehouse.dir")
     for value in ("/", "/x", "America/New_York", "1", "parquet.`/x`"):
         assert not await refused(value), value
 

@@ -6,8 +6,10 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, ml_pb2, relations_pb2
 
+from gateway.authorization.path_fence import UNKNOWN
 from gateway.names import plan_paths
 from gateway.names.plan_paths import find_plan_paths
+from gateway.sql.path_texts import TextUse
 
 NOT_PATHS = {
     "google.protobuf.Any.type_url",
@@ -85,6 +87,19 @@ PATHS = relation(
     read=relations_pb2.Read(data_source=relations_pb2.Read.DataSource(options={"paths": '["/a", "\\/p"]'}))
 )
 NAME = relation(read=relations_pb2.Read(named_table=relations_pb2.Read.NamedTable(unparsed_identifier="csv.`/p`")))
+CLAUSE = relation(
+    read=relations_pb2.Read(named_table=relations_pb2.Read.NamedTable(unparsed_identifier="csv.IDENTIFIER('`/p`')"))
+)
+
+
+def aliased() -> list[relations_pb2.Relation]:
+    """Return statements whose argument has aliases, which Spark ignores."""
+    found = []
+    for text in ("create table t (a int) using csv location :p", "select * from identifier('csv.`' || :p || '`')"):
+        statement = relations_pb2.SQL(query=text)
+        statement.named_arguments["p"].alias.expr.alias.expr.literal.string = "/p"
+        found.append(relation(sql=statement))
+    return found
 
 
 def command(**fields) -> base_pb2.Plan:
@@ -99,7 +114,7 @@ def filtered(expression: str) -> relations_pb2.Relation:
 
 
 PLANS = [
-    *(base_pb2.Plan(root=each) for each in (READ, SQL, OPTION, PATHS, NAME)),
+    *(base_pb2.Plan(root=each) for each in (READ, SQL, OPTION, PATHS, NAME, CLAUSE, *aliased())),
     base_pb2.Plan(root=relation(limit=relations_pb2.Limit(input=READ, limit=1))),
     base_pb2.Plan(root=relation(with_relations=relations_pb2.WithRelations(root=SQL, references=[]))),
     base_pb2.Plan(root=filtered("a = (select max(a) from csv.`/p`)")),
@@ -119,6 +134,14 @@ PLANS = [
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: str(plan)[:60].replace("\n", " "))
 def test_paths_are_found_in_plans(plan):
     assert "/p" in {found.text for found in find_plan_paths(plan, with_expressions=True)}
+
+
+def test_argument_that_spark_computes_is_an_unknown_path():
+    statement = relations_pb2.SQL(query="create table t (a int) using csv location ?")
+    function = statement.pos_arguments.add().unresolved_function
+    function.function_name = "concat"
+    found = find_plan_paths(base_pb2.Plan(root=relation(sql=statement)), with_expressions=False)
+    assert UNKNOWN in {each.text for each in found if each.use is TextUse.PATH}
 
 
 def test_scans_of_lodge_are_left_to_name_resolution():

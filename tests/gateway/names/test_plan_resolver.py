@@ -15,13 +15,17 @@ from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, Tex
 from gateway.names.path_checks import PathChecks
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.request_resolver import RequestResolver
+from gateway.names.sql_text_resolver import _refuse_view
 from gateway.names.word_search import WordSearch
 from gateway.plan_decoding import PlanDecoder
 from gateway.request_pools import RequestPools
 from gateway.requests import SessionKey, read_request
 from gateway.scans.plannings import Plannings
 from gateway.session_settings import SessionSettings
+from gateway.sql.lexer import tokenize
+from gateway.sql.name_syntax import parse_plan_name
 from gateway.storage import make_workspace_reads
+from tests.gateway.thread_time import least_thread_seconds
 from workspace.identifiers import TableUuid
 from workspace.records import TableState, TemporaryTable
 from workspace.workspaces import Workspaces
@@ -286,3 +290,18 @@ def test_query_of_many_values_resolves_without_reading_its_tokens(resolve, monke
     for text in ("select * from dfs.tmp.t", "select * from identifier('t')"):
         with pytest.raises(GatewayError, match="LODGE_STATEMENT_TOO_LONG"):
             resolve(root(f"{text}, values {values}"))
+
+
+@pytest.mark.parametrize("text", [";", "then ", "; create "])
+def test_statements_of_a_script_over_a_file_take_linear_time(text):
+    def refuse(count):
+        tokens = tokenize("select 1 " + text * count)
+        return least_thread_seconds(lambda: _refuse_view(tokens), 3)
+
+    assert refuse(8000) < 30 * max(refuse(1000), 0.0005)
+
+
+def test_long_name_in_a_plan_is_refused():
+    assert parse_plan_name("a." * 4000 + "a") == ("a",) * 4001
+    with pytest.raises(GatewayError, match="more than 8,192 characters"):
+        parse_plan_name("a" * 8193)

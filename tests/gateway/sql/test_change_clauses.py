@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.sql.change_clauses import find_change_clauses
-from gateway.sql.identifier_clauses import evaluate_identifier_clause
+from gateway.sql.identifier_clauses import evaluate_identifier_clauses
 from gateway.sql.lexer import Dialect
 from gateway.sql.parameters import Parameters
 from gateway.sql.statements import IdentifierClause
@@ -122,7 +122,7 @@ def test_clauses_are_found_in_order() -> None:
     assert find(sql) == [("INSERT", "a"), ("INSERT", "b"), ("DROP TABLE", ""), ("DROP VIEW", None)]
     name = find_change_clauses(sql)[2].name
     assert isinstance(name, IdentifierClause)
-    assert evaluate_identifier_clause(sql, name, Parameters.of_statement(sql)) == ("c",)
+    assert evaluate_identifier_clauses(sql, [name], Parameters.of_statement(sql)) == {name: ("c",)}
 
 
 def test_double_quotes_follow_the_dialect() -> None:

@@ -99,3 +99,9 @@ def test_many_parameters_are_found_in_linear_time(assert_linear_time):
         )
 
     assert_linear_time(find, "? a " * 500, "? a " * 4000)
+
+
+def test_copies_of_the_names_for_all_scans_are_limited():
+    tokens = tokenize(f"select {', '.join(f'a_long_name_of_a_column_{n}' for n in range(900))} from t")
+    assert find_mentioned_names(tokens, [(n, n) for n in range(10)]) is not None
+    assert find_mentioned_names(tokens, [(n, n) for n in range(8000)]) is None

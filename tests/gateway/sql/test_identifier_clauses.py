@@ -1,8 +1,10 @@
 """Names in ``IDENTIFIER(…)``, known and unknown."""
 
+import re
+
 import pytest
 
-from gateway.sql.identifier_clauses import evaluate_identifier_clause, resolve_identifier_clauses
+from gateway.sql.identifier_clauses import evaluate_identifier_clauses, resolve_identifier_clauses
 from gateway.sql.lexer import Dialect, tokenize
 from gateway.sql.parameters import Parameters
 from gateway.sql.statement_parser import parse_statement
@@ -36,7 +38,7 @@ def test_name_of_literals_and_parameters_is_known(clause, parts):
     statement = parse_statement(sql)
     assert isinstance(statement, DropTable)
     if isinstance(statement.name, IdentifierClause):
-        assert evaluate_identifier_clause(sql, statement.name, parameters_of(sql)) == parts
+        assert evaluate_identifier_clauses(sql, [statement.name], parameters_of(sql)) == {statement.name: parts}
     else:
         assert statement.name.parts == parts
 
@@ -45,15 +47,17 @@ def test_question_mark_is_a_positional_parameter():
     sql = "select ?, ?, * from identifier(?)"
     start = sql.index("identifier")
     clause = IdentifierClause(start, len(sql), len(sql) - 2, len(sql) - 1)
-    assert evaluate_identifier_clause(sql, clause, parameters_of(sql)) == ("a", "b")
-    assert evaluate_identifier_clause(sql, clause, Parameters.of_statement(sql, {}, ["x"])) == ()
+    assert evaluate_identifier_clauses(sql, [clause], parameters_of(sql)) == {clause: ("a", "b")}
+    assert evaluate_identifier_clauses(sql, [clause], Parameters.of_statement(sql, {}, ["x"])) == {clause: ()}
 
 
 def test_double_quotes_follow_the_dialect():
     sql = 'drop table identifier("t")'
     clause = IdentifierClause(11, len(sql), 22, len(sql) - 1)
-    assert evaluate_identifier_clause(sql, clause, parameters_of(sql)) == ("t",)
-    assert evaluate_identifier_clause(sql, clause, parameters_of(sql), Dialect(double_quoted_identifiers=True)) == ()
+    assert evaluate_identifier_clauses(sql, [clause], parameters_of(sql)) == {clause: ("t",)}
+    assert evaluate_identifier_clauses(sql, [clause], parameters_of(sql), Dialect(double_quoted_identifiers=True)) == {
+        clause: ()
+    }
 
 
 def test_escapes_follow_the_dialect_unless_the_clause_is_a_part():
@@ -89,3 +93,14 @@ def test_clause_without_valid_name_stays(value: str) -> None:
     known, computed = resolve_identifier_clauses(found, Parameters.of_statement(sql))
     assert list(known) == found
     assert [name.strings for name in computed] == [(value,)]
+
+
+def test_many_clauses_take_linear_time(assert_linear_time):
+    def evaluate(sql):
+        clauses = [
+            IdentifierClause(found.start(), found.end(), found.end() - 2, found.end() - 1)
+            for found in re.finditer(r"identifier\(.\)", sql)
+        ]
+        assert len(evaluate_identifier_clauses(sql, clauses, Parameters.of_statement(sql))) == len(clauses)
+
+    assert_linear_time(evaluate, "insert into identifier(?) " * 100, "insert into identifier(?) " * 800)

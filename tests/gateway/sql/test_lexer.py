@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.sql.lexer import Dialect, TokenKind, blank_out, skip_blank, tokenize
+from tests.gateway.thread_time import least_thread_seconds
 
 W, Q, S, N, Y, U = (
     TokenKind.WORD,
@@ -118,3 +119,10 @@ def test_time_is_linear(first: str, piece: str, assert_linear_time: Callable[...
     """Guarantee 2."""
     small, large = (first + piece * (size // len(piece)) for size in (12_500, 100_000))
     assert_linear_time(tokenize, small, large)
+
+
+def test_many_lines_are_blanked_out_at_once() -> None:
+    """A client chooses the number of lines. Python code for each line would keep other threads waiting."""
+    lines = "--\n" * 100_000
+    assert blank_out("a\u00e9\U0001f600\ud800\r\n\u2028b") == "    \r\n  "
+    assert least_thread_seconds(lambda: blank_out(lines), 5) < least_thread_seconds(lambda: lines.split("\n"), 5)

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from gateway.authorization.path_fence import MAX_PATH_CHARACTERS, UNKNOWN, PathFence
 from gateway.errors import GatewayError
 from gateway.sql.parameters import Parameters
-from gateway.sql.path_texts import TextUse, find_name_paths, find_path_texts, may_contain_path, use_of_option
+from gateway.sql.path_texts import (
+    TextUse,
+    find_name_paths,
+    find_path_texts,
+    may_contain_path,
+    read_option,
+    use_of_option,
+)
 
 
 def paths(sql, **parameters):
@@ -94,6 +101,73 @@ def test_parameters_are_values_and_names():
     assert "/p" in paths("select * from identifier(:p)", named={"p": "parquet.`/p`"})
     assert "/p" in paths("select * from identifier(?)", positional=["parquet.`/p`"])
     assert "/p" in paths("execute immediate ?", positional=["select * from parquet.`/p`"])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["create table t (a int) using csv location", "insert overwrite directory", "load data inpath", "add jar"],
+)
+def test_adjacent_strings_and_parameters_are_one_path(statement):
+    named, positional = {"a": "/sr", "b": "v/p"}, ["/sr", "v/p"]
+    for sql, parameters in (
+        (f"{statement} :a :b using csv", {"named": named}),
+        (f"{statement} ? ? using csv", {"positional": positional}),
+        (f"{statement} '/s' 'r' :b using csv", {"named": named}),
+        (f"{statement} :a 'v' '/p' using csv", {"named": named}),
+    ):
+        found = paths(sql, **parameters)
+        assert "/srv/p" in found or "add" in statement, sql  # Spark replaces nothing in the text of ADD
+    assert "/p" in paths("create table t (a int) location :p", named={"p": "/p"})
+
+
+def test_parameter_whose_value_is_unknown_is_an_unknown_path():
+    for has_unknown in (True, False):
+        for sql in ("create table t (a int) location :p", "insert overwrite directory :p 'x' using csv"):
+            parameters = Parameters.of_statement(sql, has_others=True, has_unknown=has_unknown)
+            assert UNKNOWN in {each.text for each in find_path_texts(sql, parameters) if each.use is TextUse.PATH}
+    assert UNKNOWN not in paths("select file:name, path ? from t")  # no parameter, so Spark reads something else
+    for sql in ("select * from identifier(:p)", "execute immediate :p"):
+        parameters = Parameters.of_statement(sql, has_unknown=True)
+        assert UNKNOWN in {each.text for each in find_path_texts(sql, parameters)}, sql
+
+
+@pytest.mark.parametrize(
+    "name", ["parquet.IDENTIFIER('`/p`')", "IDENTIFIER('parquet.`/p`')", "identifier('parquet.' || '`/p`')"]
+)
+def test_clauses_in_names_are_evaluated(name):
+    assert "/p" in {each.text for each in find_name_paths(name)}
+
+
+def test_name_that_only_spark_can_compute_is_an_unknown_path():
+    assert UNKNOWN in {each.text for each in find_name_paths("identifier(lower('PARQUET.`/p`'))")}
+    assert UNKNOWN in {each.text for each in find_name_paths(r"identifier(lower('parquet.\u0060\u002fp\u0060'))")}
+
+
+@pytest.mark.parametrize("key", ["path", "'path'", "'pa' 'th'", r"'p\u0061th'", "a.path"])
+def test_key_of_an_option_is_read_as_spark_reads_it(key):
+    for value in ("'/p'", "= '/p'", "= '/' 'p'", "= '/' || 'p'"):
+        if key == "'pa' 'th'" and "=" not in value:
+            continue  # Spark reads three adjacent strings
+        assert "/p" in paths(f"create table t using csv options ({key} {value}, sep ',')"), value
+
+
+def test_items_of_the_option_paths_are_paths():
+    for value in ('\'["/p", "/q"]\'', '= \'["/p", "/q"]\'', "= '[\"/p\",' || '\"/q\"]'"):
+        assert {"/p", "/q"} <= paths(f"create table t using csv options (paths {value})"), value
+    for value in ("[", "1", "{}", "[1]", '[["/p"]]', "[" * 100_000):
+        assert UNKNOWN in {each.text for each in read_option("Paths", value) if each.use is TextUse.PATH}
+    assert {each.text for each in read_option("paths", r'["\u002fp"]')} >= {"/p"}
+
+
+def test_settings_of_file_systems_are_paths():
+    assert "file:///srv" in paths("set fs.viewfs.mounttable.c.link./a=file:///srv")
+    assert "file:///srv" in paths("begin set a = 1; set spark.hadoop.fs.viewfs.mounttable.c.link./a=file:///srv; end")
+    assert use_of_option("fs.viewfs.mounttable.c.link./a") is TextUse.PATH
+
+
+def test_adjacent_strings_occupy_memory_in_proportion_to_the_text():
+    sql = "create table t using csv options (path " + " ".join(f"r'{'x' * 1000}'" for _ in range(90)) + ")"
+    assert sum(len(each.text) for each in find_path_texts(sql)) < 8 * len(sql)
 
 
 def test_settings_are_values():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.sql import statements
 from gateway.sql.change_clauses import find_change_clauses
-from gateway.sql.identifier_clauses import evaluate_identifier_clause
+from gateway.sql.identifier_clauses import evaluate_identifier_clauses
 from gateway.sql.lexer import Dialect, tokenize
 from gateway.sql.name_syntax import parse_name
 from gateway.sql.parameters import Parameters
@@ -198,7 +198,7 @@ def test_computed_name_has_its_argument(written: str) -> None:
         assert name.parts == ()
         assert sql[name.start : name.end] == text
         assert sql[name.argument_start : name.argument_end] == argument
-        assert evaluate_identifier_clause(sql, name, Parameters.of_statement(sql)) == parts, sql
+        assert evaluate_identifier_clauses(sql, [name], Parameters.of_statement(sql)) == {name: parts}, sql
 
 
 @pytest.mark.parametrize(

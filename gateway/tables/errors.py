@@ -78,6 +78,16 @@ def not_supported(name: str, operation: str, way_out: str) -> GatewayError:
     )
 
 
+def variable_in_name(name: str) -> GatewayError:
+    """Return the error for a new table whose name contains a variable, which Spark would replace."""
+    return GatewayError(
+        "LODGE_VARIABLE_SUBSTITUTION",
+        "0A000",
+        f"The name of the temporary table [{name}] contains a variable. Spark would replace the variable wherever the "
+        "name is used, and would not find the table. Write the name without variables.",
+    )
+
+
 def too_many_insert_clauses(limit: int) -> GatewayError:
     """Return the error for a statement with too many ``INSERT`` clauses in a session with temporary tables."""
     return GatewayError(

@@ -16,6 +16,7 @@ from gateway.responses import Response, build_row_response, build_sql_response
 from gateway.scans.explanations import add_scans_to_rows
 from gateway.scans.scan_summary import ScanSummary
 from gateway.sql import statements
+from gateway.sql.lexer import VARIABLE_START
 from gateway.sql.name_syntax import quote_name
 from gateway.stored_tables.listings import list_temporary_tables, list_workspace_tables
 from gateway.stored_tables.table_plans import build_empty_relation, build_named_table, encode_schema
@@ -290,6 +291,8 @@ async def _new_name(context: StatementContext, target: Target) -> str:
             raise schema_not_found(target.schema, context.workspaces)
         if target.workspace is not context.temporary_workspace:
             raise errors.outside_of_temporary_workspace(context.workspaces)
+    if VARIABLE_START in target.name:
+        raise errors.variable_in_name(target.name)
     return target.name
 
 

@@ -217,6 +217,7 @@ def test_refused_text_names_an_alternative(spark):
         ("cache lazy table v select * from dfs.`amount.csv`", "LODGE_VIEW_OVER_FILE", "temporary table"),
         ("with t as (select 9 a) select dfs.tmp.t.a from t", "LODGE_AMBIGUOUS_COLUMN", "an alias"),
         ("drop view ${name}", "LODGE_VARIABLE_SUBSTITUTION", "without variables"),
+        ("create temporary table `a${v}` as select 1", "LODGE_VARIABLE_SUBSTITUTION", "without variables"),
         ("${statement}", "LODGE_VARIABLE_SUBSTITUTION", "without variables"),
     ):
         with pytest.raises((AnalysisException, ParseException), match=says) as raised:

@@ -58,7 +58,7 @@ _LOWERED_CHARACTERS = 64 * 1024
 """The maximum length of a text that is lowered at once, which holds Python's lock."""
 
 _RAW_STATEMENTS = frozenset({"ADD", "REFRESH", "SET", "COPY"})
-_PATH_KEY = re.compile(r"path|dir|location|file|archive|uri|url|checkpoint|warehouse|\bfs\.", re.IGNORECASE)
+_PATH_KEY = re.compile(r"path|dir|location|file|archive|uri|url|checkpoint|warehouse", re.IGNORECASE)
 _FILE_SYSTEM_KEY = re.compile(r"\bfs\.", re.IGNORECASE)
 _LIST_KEY = "paths"
 _NOT_PATH_KEY = re.compile(r"glob|lookup|files|format", re.IGNORECASE)
@@ -117,8 +117,9 @@ def may_contain_path(sql: str) -> bool:
 
 def use_of_option(key: str) -> TextUse:
     """Return how Spark uses the value of an option."""
-    is_path = _PATH_KEY.search(key) is not None and _NOT_PATH_KEY.search(key) is None
-    return TextUse.PATH if is_path else TextUse.VALUE
+    if _PATH_KEY.search(key) and not _NOT_PATH_KEY.search(key):
+        return TextUse.PATH
+    return use_of_setting(key)
 
 
 def use_of_setting(key: str) -> TextUse:

@@ -183,6 +183,7 @@ def test_settings_are_values():
         ("checkpointLocation", TextUse.PATH),
         ("sourceArchiveDir", TextUse.PATH),
         ("badRecordsPath", TextUse.PATH),
+        ("fs.viewfs.mounttable.c.link./lookup", TextUse.PATH),
         ("pathGlobFilter", TextUse.VALUE),
         ("recursiveFileLookup", TextUse.VALUE),
         ("maxFilesPerTrigger", TextUse.VALUE),

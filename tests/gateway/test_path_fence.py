@@ -1,5 +1,6 @@
 """Clients cannot read or write the temporary workspace by path."""
 
+import json
 from random import Random
 from string import ascii_letters
 
@@ -105,6 +106,12 @@ def test_data_frames_with_path_into_the_workspace_are_refused(lodge, victim, oth
         lambda: other.readStream.format("rate").load().writeStream.option("checkpointLocation", f"{root}/c").start(),
         lambda: other.sql("select * from identifier(:n)", {"n": f"parquet.`{path}`"}).collect(),
         lambda: other.sql("create table r (a string) using parquet location :p", {"p": path}).collect(),
+        lambda: other.sql("create table r (a string) using parquet location ? ?", [path[:4], path[4:]]).collect(),
+        lambda: other.sql("select * from identifier(:n)", {"n": sf.lit(f"parquet.`{path}`").alias("a")}).collect(),
+        lambda: other.table(f"parquet.IDENTIFIER('`{path}`')").collect(),
+        lambda: other.read.parquet(rf"{lodge.root.parent}/absent/\.\./{lodge.root.name}/*/*").collect(),
+        lambda: other.read.option("paths", json.dumps([str(lodge.root.parent)])).format("avro").load().collect(),
+        lambda: other.conf.set("fs.viewfs.mounttable.c.link./a", lodge.root.parent.as_uri()),
     ):
         refused(run)
 

@@ -81,6 +81,8 @@ class TupleSchema:
 
     def __init__(self, fields: Iterable[pa.Field] = ()) -> None:
         self._fields: tuple[pa.Field, ...] = tuple(fields)
+        # May have further entries, because a schema shares it with the one that was made by adding a column. So many
+        # columns can be added one after the other.
         self._indexes: dict[str, int] = {}
         for index, field in enumerate(self._fields):
             first = self._indexes.setdefault(fold_case(field.name), index)
@@ -105,7 +107,8 @@ class TupleSchema:
 
         Return None if the column does not exist.
         """
-        return self._indexes.get(fold_case(name))
+        index = self._indexes.get(fold_case(name))
+        return index if index is not None and index < len(self._fields) else None
 
     def find(self, name: str) -> pa.Field | None:
         """Return the column with a name, ignoring case. Return None if it does not exist."""
@@ -119,9 +122,18 @@ class TupleSchema:
         the end.
         """
         index = self.index_of(field.name)
+        changed = TupleSchema()
         if index is None:
-            return TupleSchema([*self._fields, field])
-        return TupleSchema([*self._fields[:index], field, *self._fields[index + 1 :]])
+            changed._fields = (*self._fields, field)
+            known = self._indexes
+            if len(known) > len(self._fields):  # another schema was made from this one
+                known = {name: index for name, index in known.items() if index < len(self._fields)}
+            known[fold_case(field.name)] = len(self._fields)
+            changed._indexes = known
+        else:
+            changed._fields = (*self._fields[:index], field, *self._fields[index + 1 :])
+            changed._indexes = self._indexes
+        return changed
 
     def without(self, names: Iterable[str]) -> "TupleSchema":
         """Return the schema without the columns with the given names. Case is ignored."""

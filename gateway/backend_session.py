@@ -26,7 +26,7 @@ import contextlib
 import time
 import uuid
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -45,6 +45,7 @@ from gateway.backend_rows import BackendRowsError, Kind, decode_rows, is_boolean
 from gateway.backends import SERVICE, Backend, require_answer
 from gateway.error_status import Metadata, condition_of
 from gateway.errors import OPERATION_NOT_FOUND, BackendError, GatewayError, SparkError, backend_failed
+from gateway.request_pools import INLINE_BYTES
 from gateway.session_settings import SETTING_DEFAULTS, SessionSettings
 from gateway.sql.name_syntax import quote_name
 
@@ -69,6 +70,9 @@ _SHORT_STREAM_SECONDS = 1.0  # Spark ends a stream without a response after minu
 _MAX_MESSAGES = 1_000  # without rows, and the following number in each second; Spark sends one in two seconds
 _MAX_MESSAGES_A_SECOND = 10
 _MAX_METRICS = 1_000
+_MAX_NAME_BYTES = 1024 * 1024  # the names of all observed metrics
+_MAX_ID_CHARACTERS = 1024
+_MAX_METADATA_CHARACTERS = 2 * 1024 * 1024
 _KNOWN_OPERATION = "INVALID_HANDLE.OPERATION_ALREADY_EXISTS"
 _KNOWN_ARTIFACT = "ARTIFACT_ALREADY_EXISTS"
 _ARTIFACT_CHUNK_BYTES = 32 * 1024
@@ -139,10 +143,21 @@ class BackendSession:
         request = self._analysis()
         request.schema.plan.root.CopyFrom(relation)
         found = (await self._analyze(request)).schema.schema
+        if found.ByteSize() <= INLINE_BYTES:
+            return self._read_schema(found)
+        return await asyncio.to_thread(self._read_schema, found)
+
+    def _read_schema(self, found: types_pb2.DataType) -> StructType:
+        """Return the schema in an answer of the backend.
+
+        Raises:
+            GatewayError: If the schema contains a user-defined type or too much metadata, or cannot be used.
+        """
         _refuse_user_defined(found)
+        _refuse_long_metadata(found)
         try:
             schema = proto_schema_to_pyspark_data_type(found)
-        except PySparkException as error:
+        except (PySparkException, ValueError, RecursionError) as error:
             raise self._failed(f"its schema of a relation cannot be used ({error})") from error
         if not isinstance(schema, StructType):
             raise self._failed(f"the schema of a relation is {schema.typeName()}")
@@ -593,6 +608,7 @@ class _Following:
     _failing_since: float | None = None
     _begun: float = 0.0
     _messages: int = 0
+    _name_bytes: int = 0
     _observed: dict[str, int] = field(default_factory=dict)
     _server_side_session_id: str = ""
     _answer: base_pb2.ExecutePlanResponse = field(default_factory=base_pb2.ExecutePlanResponse)
@@ -641,10 +657,14 @@ class _Following:
         """Record a response.
 
         Returns:
-            False if the backend has sent more messages than Spark would.
+            False if the backend has sent more messages, or longer names, than Spark would.
         """
         self._messages += self.on_rows is None or not response.arrow_batch.row_count
         observed = len(self._observed) + len(response.observed_metrics)
+        self._name_bytes += sum(len(metrics.name) for metrics in response.observed_metrics)
+        longest_id = max(len(response.response_id), len(response.server_side_session_id))
+        if self._name_bytes > _MAX_NAME_BYTES or longest_id > _MAX_ID_CHARACTERS:
+            return False
         allowed = _MAX_MESSAGES + _MAX_MESSAGES_A_SECOND * (time.monotonic() - self._begun)
         if self._messages > allowed or observed > _MAX_METRICS:
             return False
@@ -689,13 +709,32 @@ def _refuse_user_defined(data_type: types_pb2.DataType) -> None:
     )
 
 
+def _refuse_long_metadata(data_type: types_pb2.DataType) -> None:
+    """Raise an error if the metadata of all columns together are long. They are JSON, which is read at once.
+
+    Raises:
+        GatewayError: If the metadata have too many characters.
+    """
+    fields = (each for each in _parts_of(data_type) if isinstance(each, types_pb2.DataType.StructField))
+    if sum(len(field.metadata) for field in fields) > _MAX_METADATA_CHARACTERS:
+        raise GatewayError(
+            "LODGE_TEMPORARY_TABLE_OPERATION",
+            "0A000",
+            f"The columns have metadata of more than {_MAX_METADATA_CHARACTERS:,} characters together, which Lodge "
+            "does not store in tables. Remove the metadata, for example with col('a').alias('a', metadata={}).",
+        )
+
+
 def _has_user_defined(data_type: types_pb2.DataType) -> bool:
+    return any(isinstance(each, types_pb2.DataType) and each.HasField("udt") for each in _parts_of(data_type))
+
+
+def _parts_of(data_type: types_pb2.DataType) -> Iterator[Message]:
+    """Yield a type and all messages in it."""
     pending: list[Message] = [data_type]
     while pending:
         message = pending.pop()
-        if isinstance(message, types_pb2.DataType) and message.HasField("udt"):
-            return True
+        yield message
         for descriptor, value in message.ListFields():
             if descriptor.message_type is not None:
                 pending += [value] if isinstance(value, Message) else list(value)
-    return False

@@ -44,13 +44,18 @@ class ProcessState:
 
     @classmethod
     def read(cls, pid: int) -> "ProcessState":
-        """Read the state of a process. A process that has ended has no threads."""
+        """Read the state of a process.
+
+        A process that has ended has no threads. The same holds if the state cannot be read, for example because this
+        process has no free file descriptor.
+        """
         threads, ticks = set(), 0
-        for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
-            with suppress(OSError):  # the thread has ended
-                fields = stat.read_text().rpartition(")")[2].split()
-                threads.add(fields[0])
-                ticks += int(fields[11]) + int(fields[12])
+        with suppress(OSError):
+            for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+                with suppress(OSError):  # the thread has ended
+                    fields = stat.read_text().rpartition(")")[2].split()
+                    threads.add(fields[0])
+                    ticks += int(fields[11]) + int(fields[12])
         return cls(frozenset(threads), ticks / os.sysconf("SC_CLK_TCK"))
 
 
@@ -92,7 +97,7 @@ class Pulse:
             if _TRACED not in state.threads:
                 self.silent_seconds += step
                 if _RUNNABLE in state.threads:
-                    used = 0.0 if before is None else state.processor_seconds - before
+                    used = 0.0 if not before else state.processor_seconds - before
                     step = min(step, max(used, 0.0))
                 self.stuck_seconds += step
         self._beats, self._observed_seconds = beats, now_seconds

@@ -1,7 +1,9 @@
 """Watches session records for changes by other processes.
 
-The watch reports only the records that concern this replica. It handles four kinds of changes:
+The watch reports only the records that concern this replica. It handles five kinds of changes:
 
+- Another process took this replica for lost, and removed it from the holders of a session that it serves. It joins the
+  session again. Without this, the session would end with its other holders.
 - An operator deletes a session record (``kubectl delete connectsession``), or a client of another replica closes a
   session (``CLOSE SESSION``). The replica that serves the session learns this only from the record, and then ends the
   session.
@@ -94,7 +96,7 @@ class RecordWatch:
         """Return what the event loop has to do because of an event. Runs in the thread of the watch."""
         match event:
             case record_store.RecordsListed(records):
-                continuing = frozenset(stored.record.name for stored in records if not is_over(stored))
+                continuing = frozenset(stored.record.name for stored in records if self._continues(stored))
                 left = {stored.record.name: stored for stored in records if _is_left(stored)}
                 tracked = list(filter(self._has_foreign_changes, records))
                 suspected = [stored for stored in records if self._has_other_suspects(stored)]
@@ -105,6 +107,10 @@ class RecordWatch:
                 return partial(self._take_end, name)
             case record_store.RecordsUnreachable(reason):
                 return partial(self._take_interruption, reason)
+
+    def _continues(self, stored: record_store.StoredRecord) -> bool:
+        """Return whether this replica is a holder of a session that is not over."""
+        return not is_over(stored) and self._sessions.replica in stored.record.holders
 
     def _action_of_change(self, stored: record_store.StoredRecord) -> Callable[[], object] | None:
         action = self._end_or_adoption(stored)
@@ -126,7 +132,8 @@ class RecordWatch:
 
     def _end_or_adoption(self, stored: record_store.StoredRecord) -> Callable[[], object] | None:
         adopter, name = self._adopter, stored.record.name
-        if is_over(stored):
+        is_served = self._sessions.find_by_record(name) is not None
+        if is_over(stored) or (is_served and not self._continues(stored)):
             return partial(self._take_end, name)
         if adopter is None:
             return None
@@ -165,7 +172,7 @@ class RecordWatch:
             session.suspects = stored.record.suspects
 
     def _take_end(self, name: RecordName) -> None:
-        """Check a session that may have ended."""
+        """Check a session that may have ended, or of which this replica may not be a holder any more."""
         self._take_other_change(name)
         session = self._sessions.find_by_record(name)
         if session is not None:
@@ -196,7 +203,8 @@ class RecordWatch:
                 asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._queue.put_nowait, session)
 
     async def _end_if_over(self, session: Session) -> None:
-        if self._sessions.find(session.key) is session and await self._sessions.is_over(session):
+        """End a session that is over, and join one again from which another process removed this replica."""
+        if self._sessions.find(session.key) is session and await self._sessions.settle(session):
             await self._end_operations(session)
             await self._sessions.release_and_end(session, reason="requested by its session record")
 

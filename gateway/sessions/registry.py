@@ -47,7 +47,7 @@ from gateway.sessions.peers import Peers
 from gateway.sessions.pending_updates import PendingUpdate, PendingUpdates
 from gateway.sessions.record_updates import IDLE, RecordUpdates, is_over
 from gateway.sessions.replica_lease import ReplicaLease
-from gateway.sessions.session import Session
+from gateway.sessions.session import NOT_JOINED, Session
 from gateway.storage import Storage
 from workspace.identifiers import Principal, RecordName, ReplicaId, record_name
 from workspace.locations import Owner, OwnerError
@@ -301,14 +301,24 @@ class Sessions:
                 session.key.principal, "the session location belongs to another OS user. Start a new session"
             ) from error
 
-    async def is_over(self, session: Session) -> bool:
-        """Return whether another process has ended the session or requested its end.
+    async def settle(self, session: Session) -> bool:
+        """Join a session again if another process has removed this replica from its holders.
+
+        Returns:
+            Whether another process has ended the session or requested its end.
 
         Raises:
             GatewayError: If the storage of session records does not respond.
+            RecordConflictError: If other processes changed the record during every attempt.
         """
         stored = await self._records.read(session)
-        return stored is None or is_over(stored)
+        if stored is None or is_over(stored):
+            return True
+        if self.replica not in stored.record.holders and self._lease.is_valid():
+            session.lease_epoch = NOT_JOINED
+            await self._rejoin(session)
+            log.warning("session_joined_again", session=session.uuid)
+        return False
 
     async def is_shared(self, session: Session) -> bool:
         """Return whether another replica also serves a session.

@@ -12,6 +12,9 @@ from gateway.requests import SessionKey
 from workspace.identifiers import SessionUuid, record_name
 from workspace.records import SuspectedRequest
 
+NOT_JOINED = -1
+"""A lease epoch in which no replica has joined a session."""
+
 
 class Session:
     """One session that this replica serves.

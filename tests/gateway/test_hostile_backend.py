@@ -151,6 +151,22 @@ async def endless_metrics(_: bytes) -> AsyncIterator[bytes]:
         yield answer.SerializeToString()
 
 
+async def long_metrics(_: bytes) -> AsyncIterator[bytes]:
+    """Few metrics with names of 50 MiB."""
+    answer = response()
+    metrics = answer.observed_metrics.add(name="x" * (50 * MEBIBYTE))
+    metrics.values.add(long=1)
+    for number in range(40):
+        metrics.name = f"{number}{metrics.name[len(str(number)) :]}"
+        yield answer.SerializeToString()
+
+
+async def long_ids(_: bytes) -> AsyncIterator[bytes]:
+    answer = response()
+    answer.response_id = "x" * (50 * MEBIBYTE)
+    yield answer.SerializeToString()
+
+
 async def nothing(_: bytes) -> AsyncIterator[bytes]:
     for answer in ():
         yield answer
@@ -160,6 +176,13 @@ async def long_error(_: bytes) -> AsyncIterator[bytes]:
     await asyncio.sleep(0)
     raise ValueError("INVALID_HANDLE.SESSION_CHANGED " + "x" * MEBIBYTE)
     yield b""
+
+
+def described_type(metadata: str) -> types_pb2.DataType:
+    """Return a struct whose only column has metadata."""
+    found = types_pb2.DataType()
+    found.struct.fields.add(name="a", data_type=types_pb2.DataType(long={}), metadata='{"a":[' + metadata)
+    return found
 
 
 def schema(data_type):
@@ -205,11 +228,16 @@ ATTACKS = {
     "a schema that is no struct": {"AnalyzePlan": schema(types_pb2.DataType(long={}))},
     "a deep schema": {"AnalyzePlan": schema(deep_type(45))},
     "a wide schema": {"AnalyzePlan": schema(wide_type(100_000))},
+    "a schema with long metadata": {"AnalyzePlan": schema(described_type("{}," * (20 * MEBIBYTE // 3)))},
+    "a schema with deep metadata": {"AnalyzePlan": schema(described_type("[" * 100_000))},
+    "a schema with metadata that are no JSON": {"AnalyzePlan": schema(described_type("x"))},
     "an answer to another question": {"AnalyzePlan": explanation("x")},
     "a long explanation": {"AnalyzePlan": explanation("x" * (100 * MEBIBYTE))},
     "an error with a long text": {"AnalyzePlan": long_error, "ExecutePlan": long_error},
     "progress without end": {"ExecutePlan": endless_progress, "ReattachExecute": endless_progress},
     "metrics without end": {"ExecutePlan": endless_metrics, "ReattachExecute": endless_metrics},
+    "metrics with long names": {"ExecutePlan": long_metrics, "ReattachExecute": long_metrics},
+    "responses with long ids": {"ExecutePlan": long_ids, "ReattachExecute": long_ids},
     "streams without an answer": {"ExecutePlan": nothing, "ReattachExecute": nothing},
     "rows that cannot be decoded": {"ExecutePlan": rows(b"\xff" * 100)},
     "rows with false offsets": {"ExecutePlan": rows(lying_offsets(), 3)},

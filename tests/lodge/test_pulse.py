@@ -1,6 +1,7 @@
 """When a gateway counts as stuck. Numbers are the guarantees of :mod:`lodge.pulse`."""
 
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -68,3 +69,14 @@ def test_state_of_a_process_is_read(busy: int) -> None:
     assert "R" in state.threads
     assert ProcessState.read(os.getpid()).processor_seconds > 0
     assert ProcessState.read(2**22 + 1) == ProcessState(frozenset(), 0.0)
+
+
+def test_state_without_a_free_file_descriptor_is_unknown(busy: int) -> None:
+    """The watcher must go on. Afterwards, the processor time before does not count."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        assert ProcessState.read(busy) == ProcessState(frozenset(), 0.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert stuck_seconds([(0.5, 1, frozenset(), 0.0), (0.5, 1, frozenset({"R"}), 1000.0)]) <= 1.0

@@ -106,7 +106,9 @@ def _overwrite(name: str, content: bytes, directory: int) -> bool:
         if not _holds(os.fstat(file.fileno()), len(content)):
             remove_file(name, directory)
             return False
-        file.write(content)
+        rest = memoryview(content)
+        while rest:
+            rest = rest[file.write(rest) :]
         file.truncate()
         os.fsync(file.fileno())
     return True

@@ -52,9 +52,11 @@ def _to_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if first.setdefault(fold_case(name), name) != name:
             raise _RepeatedNameError(first[fold_case(name)], name)
     if len(first) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for index, name in enumerate(names) if name in names[:index])
-        raise _RepeatedNameError(repeated, repeated)
+        names: set[str] = set()
+        for name, _ in pairs:
+            if name in names:
+                raise _RepeatedNameError(name, name)
+            names.add(name)
     return dict(pairs)
 
 

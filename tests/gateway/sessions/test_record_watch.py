@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -165,6 +165,35 @@ async def test_changed_record_does_not_end_the_session(replica: Replica) -> None
     await let_the_watch_catch_up(replica)
     assert replica.sessions.find(session.key) is session
     assert session not in replica.operations_ended
+
+
+@pytest.mark.parametrize("others", [(), ("r2",), ("r2", "r3")])
+async def test_replica_that_was_taken_for_lost_joins_its_sessions_again(
+    replica: Replica, others: Sequence[str]
+) -> None:
+    """Another process removed it from the holders, for example because the machine was suspended."""
+    session = await open_session(replica)
+    await let_the_watch_catch_up(replica)
+    own, theirs = ReplicaId("r1"), {ReplicaId(name) for name in others}
+    update_record(replica.records, session.record_name, lambda record: replace(record, holders=frozenset(theirs)))
+
+    def holders() -> Set[ReplicaId]:
+        return replica.records.read(session.record_name).record.holders
+
+    await until(lambda: holders() == {own, *theirs}, "the replica is a holder again")
+    await replica.sessions.ensure_joined(session)
+    assert replica.sessions.find(session.key) is session
+    assert session not in replica.operations_ended
+
+
+async def test_replica_that_was_taken_for_lost_before_a_list_joins_again(unwatching: Replica) -> None:
+    session = await open_session(unwatching)
+    others = frozenset({ReplicaId("r2"), ReplicaId("r3")})
+    update_record(unwatching.records, session.record_name, lambda record: replace(record, holders=others))
+    async with watching(unwatching):
+        await until(
+            lambda: "r1" in unwatching.records.read(session.record_name).record.holders, "the replica joins again"
+        )
 
 
 async def test_suspects_that_another_replica_records_are_known(replica: Replica) -> None:

@@ -11,8 +11,9 @@ Guarantees:
 2. Two names of one tuple that are equal when case is ignored raise a DuplicateColumnError that contains both names.
 3. Columns that contain only nulls so far are LATE.
 4. A conflict of types or names is reported together with its line.
-5. Memory use is bounded even if each row has different names. At most ``_MAX_CELLS`` cells are parsed at once, and a
-   file with more than ``max_columns`` names raises a FormatError.
+5. Memory use is bounded even if each row, or each object in an array, has different names. At most ``MAX_CELLS``
+   cells are parsed at once, unless a single row has more values. A file with more than ``max_columns`` names raises a
+   FormatError, and so does a row with more cells of which nearly all are empty.
 6. If a scan reads only some columns, the other columns are not parsed, as long as each row has a value in every column
    that is read. In this case, no value can be missed because its name has a different case.
 """
@@ -25,13 +26,14 @@ from pyarrow import json
 
 from engine.context import ErrorContext
 from engine.errors import DuplicateColumnError, SchemaConflictError
-from engine.readers.byte_arrays import LINE_FEED, ByteArray, count, find
+from engine.readers.byte_arrays import LINE_FEED, ByteArray, count, find, find_last
 from engine.readers.errors import FormatError
 from engine.readers.json_objects.arrow_safety import safe_lines
 from engine.readers.json_objects.line_parser import LineParser
 from engine.readers.json_objects.options import JsonOptions, TypeConflictPolicy
 from engine.readers.json_objects.positions import RowPositions
 from engine.readers.json_objects.rounding import has_unsafe_decimals, may_have_rounded
+from engine.readers.json_objects.sparse_lines import LONG_LINE_BYTES, MAX_CELLS, count_names, is_sparse
 from engine.readers.json_objects.type_inference import TypeInference
 from engine.readers.json_objects.types import (
     TEXT,
@@ -49,7 +51,6 @@ from engine.readers.lines import Block
 from engine.readers.malformed_policy import MalformedPolicy
 from engine.schema import LATE, TupleSchema, fold_case
 
-_MAX_CELLS = 8 * 1024 * 1024
 _SAMPLE_BYTES = 16 * 1024
 _NO_COLUMNS = pa.struct([])
 
@@ -137,6 +138,8 @@ class ObjectParser:
         plan = self._plan
         if plan.needs_python or not plan.wanted.num_fields or _has_too_many_cells(block.line_feeds, plan):
             return Attempt(plan.wanted, None)
+        if is_sparse(block.data, name_count(plan.known)):
+            return Attempt(plan.wanted, None)
         data = safe_lines(block.data)
         if data is None:
             return Attempt(plan.wanted, None)
@@ -165,12 +168,15 @@ class ObjectParser:
         if attempt is not None and attempt.table is None:
             # A null may indicate that the name of a value has a different case, in this block or in later blocks.
             self._plan = replace(self._plan, read_alone=None)
+        self._check_long_lines(block)
         data = None if self._plan.needs_python else safe_lines(block.data)
         if data is None:
             yield from self._parse_with_python(block)
             return
         self._learn(data[: find(data, LINE_FEED, _SAMPLE_BYTES) + 1 or len(data)], block)
-        if _has_too_many_cells(count(data, LINE_FEED), self._plan) and block.last_line > block.line:
+        names = name_count(self._plan.known)
+        has_too_many = _has_too_many_cells(count(data, LINE_FEED), self._plan) or is_sparse(data, names)
+        if has_too_many and block.last_line > block.line:
             for half in block.halves():
                 yield from self.tables(half)
             return
@@ -214,6 +220,26 @@ class ObjectParser:
             The table. None if the lines contain unknown names or types, or are not JSON.
         """
         return None if self._plan.needs_python else _parse_with_arrow(data, pa.schema(list(self._plan.wanted)), "error")
+
+    def _check_long_lines(self, block: Block) -> None:
+        """Check that no line has an array whose objects have very many different names.
+
+        Raises:
+            FormatError: If a line would need too many cells, of which nearly all would be empty.
+        """
+        for start, end in _pieces(block.data):
+            if end - start <= LONG_LINE_BYTES:
+                continue
+            line = block.data[start + find_last(block.data[start : end - 1], LINE_FEED) + 1 : end]
+            names = max(count_names(line), name_count(self._plan.known))
+            if is_sparse(line, names):
+                number = block.line + count(block.data[: end - 1], LINE_FEED)
+                raise FormatError(
+                    self._positions.at(number),
+                    f"the objects in arrays have too many different names ({names:,} in the line or before it), of "
+                    "which each object has few. Store each object in a line of its own, or as an array of names and "
+                    "values",
+                )
 
     def _learn(self, data: ByteArray, block: Block) -> bool:
         """Add the names and types of lines to the plan.
@@ -298,13 +324,13 @@ class ObjectParser:
         for found, line in self._inference.new_types(rows, self._positions):
             self._merge(found, self._positions.at(line))
         converter = ValueConverter(self._positions)
-        step = max(_MAX_CELLS // max(name_count(self._plan.known), 1), 1)
+        step = max(MAX_CELLS // max(name_count(self._plan.known), 1), 1)
         for start in range(0, len(rows), step):
             yield converter.table(rows[start : start + step], self._plan.wanted)
 
 
 def _has_too_many_cells(rows: int, plan: _ParsePlan) -> bool:
-    return rows * max(name_count(plan.known), 1) > _MAX_CELLS
+    return rows * max(name_count(plan.known), 1) > MAX_CELLS
 
 
 def _parse_with_arrow(data: ByteArray, schema: pa.Schema | None, unexpected: str) -> pa.Table | None:

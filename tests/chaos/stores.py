@@ -93,7 +93,8 @@ class InFiles(Store):
 class InS3(OnKubernetes):
     """Records and leases are objects of Kubernetes, and session locations are keys in a bucket.
 
-    The S3 server keeps each key as a file, and a prefix as a directory.
+    The S3 server keeps each key as a file, and a prefix as a directory. A directory without a file can remain, for
+    example while the server cannot write, but no key shows it.
     """
 
     def __init__(self, root: Path, connection: Connection, testbed: "Testbed") -> None:
@@ -113,13 +114,18 @@ class InS3(OnKubernetes):
 
     def locations(self) -> Set[SessionUuid]:
         with suppress(FileNotFoundError):
-            return super().locations()
+            return {name for name in super().locations() if _has_files(self.root / name)}
         return set()
 
     def tables(self, session_uuid: SessionUuid) -> Set[str]:
-        return super().tables(session_uuid) - {".location"}
+        found = super().tables(session_uuid) - {".location"}
+        return {name for name in found if _has_files(self.root / session_uuid / name)}
 
     def trash(self) -> Sequence[Path]:
         with suppress(FileNotFoundError):
             return super().trash()
         return []
+
+
+def _has_files(directory: Path) -> bool:
+    return any(path.is_file() for path in directory.rglob("*"))

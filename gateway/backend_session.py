@@ -70,7 +70,7 @@ _SHORT_STREAM_SECONDS = 1.0  # Spark ends a stream without a response after minu
 _MAX_MESSAGES = 1_000  # without rows, and the following number in each second; Spark sends one in two seconds
 _MAX_MESSAGES_A_SECOND = 10
 _MAX_METRICS = 1_000
-_MAX_NAME_BYTES = 1024 * 1024  # the names of all observed metrics
+_MAX_NAME_CHARACTERS = 1024 * 1024  # the names of all observed metrics
 _MAX_ID_CHARACTERS = 1024
 _MAX_METADATA_CHARACTERS = 2 * 1024 * 1024
 _KNOWN_OPERATION = "INVALID_HANDLE.OPERATION_ALREADY_EXISTS"
@@ -608,7 +608,7 @@ class _Following:
     _failing_since: float | None = None
     _begun: float = 0.0
     _messages: int = 0
-    _name_bytes: int = 0
+    _name_characters: int = 0
     _observed: dict[str, int] = field(default_factory=dict)
     _server_side_session_id: str = ""
     _answer: base_pb2.ExecutePlanResponse = field(default_factory=base_pb2.ExecutePlanResponse)
@@ -661,9 +661,9 @@ class _Following:
         """
         self._messages += self.on_rows is None or not response.arrow_batch.row_count
         observed = len(self._observed) + len(response.observed_metrics)
-        self._name_bytes += sum(len(metrics.name) for metrics in response.observed_metrics)
+        self._name_characters += sum(len(metrics.name) for metrics in response.observed_metrics)
         longest_id = max(len(response.response_id), len(response.server_side_session_id))
-        if self._name_bytes > _MAX_NAME_BYTES or longest_id > _MAX_ID_CHARACTERS:
+        if self._name_characters > _MAX_NAME_CHARACTERS or longest_id > _MAX_ID_CHARACTERS:
             return False
         allowed = _MAX_MESSAGES + _MAX_MESSAGES_A_SECOND * (time.monotonic() - self._begun)
         if self._messages > allowed or observed > _MAX_METRICS:

@@ -28,7 +28,7 @@ from gateway.sql.execute_immediate import ExecuteImmediate
 from gateway.sql.identifier_clauses import evaluate_identifier_clauses
 from gateway.sql.lexer import VARIABLE_START, Token
 from gateway.sql.parameters import Parameters
-from gateway.sql.piecewise_search import is_found
+from gateway.sql.piecewise_search import is_found, may_contain
 from gateway.sql.statements import IdentifierClause
 
 _CHANGES = ("drop", "alter", "create", "replace", "insert", "truncate", "cache", "merge", "update", "delete")
@@ -59,9 +59,6 @@ class TextPlace(enum.Enum):
     SCRIPT = enum.auto()
 
 
-_LOWERED_CHARACTERS = 64 * 1024
-"""The maximum length of a text that is lowered at once, which holds Python's lock."""
-
 _REFUSALS = {
     TextPlace.PLAN: ("LODGE_STATEMENT_IN_PLAN", "as part of a plan"),
     TextPlace.IMMEDIATE: ("LODGE_EXECUTE_IMMEDIATE", "in EXECUTE IMMEDIATE"),
@@ -76,11 +73,7 @@ def may_embed_statement(text: str, place: TextPlace) -> bool:
     """
     is_command = place is TextPlace.COMMAND
     words, pattern = (RUNNING_WORDS, _RUNNING) if is_command else (CHANGING_WORDS, _CHANGING)
-    if len(text) <= _LOWERED_CHARACTERS:
-        lowered = text.lower()
-        if not any(word in lowered for word in words):
-            return False
-    return is_found(pattern, text)
+    return may_contain(words, text) and is_found(pattern, text)
 
 
 class EmbeddedStatements:

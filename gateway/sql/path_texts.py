@@ -28,7 +28,7 @@ from gateway.sql.execute_immediate import find_execute_immediate
 from gateway.sql.identifier_clauses import resolve_identifier_clauses
 from gateway.sql.lexer import DEFAULT_DIALECT, VARIABLE_START, Dialect, Token, TokenKind, tokenize
 from gateway.sql.parameters import Parameters, StringEvaluator
-from gateway.sql.piecewise_search import is_found
+from gateway.sql.piecewise_search import is_found, may_contain
 from gateway.sql.string_literals import read_string
 
 _QUOTED_PART = r"\.\s*(?:[`\"]|/\*|--|\Z)"
@@ -54,9 +54,6 @@ _FIRST_KEYS = {
     **dict.fromkeys(("READ_FILES", "LIST_FILES"), "path"),
 }
 _MAX_KEY_CHARACTERS = 100
-_LOWERED_CHARACTERS = 64 * 1024
-"""The maximum length of a text that is lowered at once, which holds Python's lock."""
-
 _RAW_STATEMENTS = frozenset({"ADD", "REFRESH", "SET", "COPY"})
 _PATH_KEY = re.compile(r"path|dir|location|file|archive|uri|url|checkpoint|warehouse", re.IGNORECASE)
 _FILE_SYSTEM_KEY = re.compile(r"\bfs\.", re.IGNORECASE)
@@ -108,11 +105,7 @@ class PathText:
 
 def may_contain_path(sql: str) -> bool:
     """Return whether a SQL text may contain a path. This check is fast."""
-    if len(sql) <= _LOWERED_CHARACTERS:
-        lowered = sql.lower()
-        if not any(word in lowered for word in _NEEDED_WORDS):
-            return False
-    return is_found(_MAY_CONTAIN_PATH, sql)
+    return may_contain(_NEEDED_WORDS, sql) and is_found(_MAY_CONTAIN_PATH, sql)
 
 
 def use_of_option(key: str) -> TextUse:

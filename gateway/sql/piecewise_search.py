@@ -5,9 +5,20 @@ search in pieces lets others run between the pieces.
 """
 
 import re
+from collections.abc import Iterable
 
 _PIECE_CHARACTERS = 32 * 1024
 _OVERLAP_CHARACTERS = 64
+_LOWERED_CHARACTERS = 64 * 1024
+"""The maximum length of a text that is lowered at once, which holds Python's lock."""
+
+
+def may_contain(words: Iterable[str], text: str) -> bool:
+    """Return whether a text may contain one of some lower-case words, in any case. A long text always may."""
+    if len(text) > _LOWERED_CHARACTERS:
+        return True
+    lowered = text.lower()
+    return any(word in lowered for word in words)
 
 
 def is_found(pattern: re.Pattern[str], text: str) -> bool:

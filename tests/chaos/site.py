@@ -93,7 +93,7 @@ class Site:
         store: str = KUBERNETES,
     ) -> None:
         self.testbed = testbed
-        self.kind = store
+        self._kind = store
         self.times = times or Timeouts()
         self._pipes_logs = pipes_logs
         self._counts = {"gateway": gateways, "reaper": reapers}
@@ -107,7 +107,7 @@ class Site:
 
     def __enter__(self) -> Self:
         self.directory.mkdir()
-        if self.kind != S3:
+        if self._kind != S3:
             self.workspace.mkdir(mode=0o700)
         testbed = self.testbed
         with ExitStack() as stack:
@@ -216,9 +216,9 @@ class Site:
         return {replica.name: replica.log() for replica in self.replicas}
 
     def _open_store(self, connection: Connection) -> Store:
-        if self.kind == FILES:
+        if self._kind == FILES:
             return InFiles(self.workspace)
-        if self.kind == S3:
+        if self._kind == S3:
             return InS3(self.workspace, connection, self.testbed)
         return OnKubernetes(self.workspace, connection)
 

@@ -174,9 +174,9 @@ class ObjectParser:
             yield from self._parse_with_python(block)
             return
         self._learn(data[: find(data, LINE_FEED, _SAMPLE_BYTES) + 1 or len(data)], block)
-        names = name_count(self._plan.known)
-        has_too_many = _has_too_many_cells(count(data, LINE_FEED), self._plan) or is_sparse(data, names)
-        if has_too_many and block.last_line > block.line:
+        if block.last_line > block.line and (
+            _has_too_many_cells(count(data, LINE_FEED), self._plan) or is_sparse(data, name_count(self._plan.known))
+        ):
             for half in block.halves():
                 yield from self.tables(half)
             return

@@ -16,7 +16,7 @@ Guarantees:
 
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -38,6 +38,7 @@ class Process:
         self.schedule = schedule
         self.is_dead = False
         self.paused_until = 0.0
+        self.postponed: set[int] = set()
         self.loop_stalled_since = 0.0
         self.loop_stalled_until = 0.0
         self.cut_off_until: dict[str, float] = {}
@@ -63,6 +64,12 @@ class Process:
 
     def pause(self, seconds: float) -> None:
         self.paused_until = max(self.paused_until, self.schedule.now + seconds)
+
+    def resume(self) -> None:
+        """End a pause now."""
+        if self.paused_until > self.schedule.now:
+            self.paused_until = self.schedule.now
+            self.schedule.advance(self.postponed)
 
     def stall_loop(self, seconds: float) -> None:
         """Stop the event loop of the process for a time, but not its threads."""
@@ -141,6 +148,11 @@ class Schedule:
     def after(self, seconds: float, action: Action, process: Process | None = None) -> None:
         self.at(self.now + seconds, action, process)
 
+    def advance(self, numbers: Set[int]) -> None:
+        """Let the events with these numbers happen now."""
+        self._events[:] = [(self.now if event[1] in numbers else event[0], *event[1:]) for event in self._events]
+        heapq.heapify(self._events)
+
     def wait(self, seconds: float) -> None:
         """Park the calling code for a time.
 
@@ -185,7 +197,9 @@ class Schedule:
                     continue
                 if process.paused_until > when:
                     heapq.heappush(events, (process.paused_until, number, action, process))
+                    process.postponed.add(number)
                     continue
+                process.postponed.discard(number)
             self.now = max(self.now, when)
             self.steps += 1
             self.process = process

@@ -40,11 +40,6 @@ class Watchers:
                 self.on_silence(gateway)
         self._schedule.after(_PERIOD_SECONDS, self.watch)
 
-    def end_silent(self) -> None:
-        """End all gateways that do not respond now."""
-        for gateway in self._silent():
-            gateway.process.die()
-
     def on_silence(self, gateway: GatewayProcess) -> None:
         """End a gateway that does not respond. The world calls `replace` then."""
         gateway.process.die()

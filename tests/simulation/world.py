@@ -162,15 +162,13 @@ class World:
         self._observer.trace("the faults are over")
         self._faults_are_over = True
         self._environment.stop_faults()
-        if self._parameters.situation is Situation.WATCHED:
-            self._watchers.end_silent()  # what a paused process has begun would continue only when the pause ends
         self._network.fault_plan = NO_FAULTS
         self._network.down_until.clear()
         self._network.read_only_until.clear()
         self._spark.down_until = now = self._schedule.now
         for process in self._processes:
             process.cut_off_until.clear()
-            process.paused_until = min(process.paused_until, now)
+            process.resume()
             process.loop_stalled_until = min(process.loop_stalled_until, now)
 
     def _run_until_settled(self, until: float) -> None:

@@ -19,7 +19,8 @@ Guarantees:
    even if it is interrupted at the last moment.
 3. If a replica is lost or hands over a change, the change is taken over by the replica to which the client reconnects,
    or in the background by a replica that serves or adopts the session. A begun change that nobody takes over is undone
-   by the reaper.
+   by the reaper. A fenced replica whose change was taken over follows the statement at the other replica. The client
+   therefore receives no error for a statement that takes effect.
 4. A statement begins once, even if a client sends it to several replicas at once under the same operation id.
 5. The backend writes under a separate operation id, which is the name of the directory. If a client sends its own
    operation id to the backend, the backend responds with "not found". The client therefore never mistakes the result of
@@ -142,6 +143,7 @@ class StatementExecutor:
             check_size: A function that raises an error if the statement wrote too many bytes. None without a limit.
 
         Raises:
+            ChangeTakenError: If another replica took over the statement while this replica was fenced.
             GatewayError: If the statement failed. The statement is undone.
         """
 
@@ -173,6 +175,7 @@ class StatementExecutor:
             begin: A function that adds the drop to the session record.
 
         Raises:
+            ChangeTakenError: If another replica took over the statement while this replica was fenced.
             GatewayError: If the statement failed. The statement is undone.
         """
 
@@ -188,7 +191,7 @@ class StatementExecutor:
         """Complete a write of a lost replica if the backend still runs the write.
 
         Raises:
-            ChangeTakenError: If another replica took over the write first.
+            ChangeTakenError: If another replica took over the write.
             GatewayError: If the statement failed. The statement is undone.
         """
         own = replace(write, replica=self._replica)
@@ -200,15 +203,16 @@ class StatementExecutor:
 
         return await self._run_or_undo(execution, table, own, run)
 
-    async def complete_for(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> None:
+    async def complete_for(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> Response:
         """Complete a change that a lost replica published.
 
         Raises:
             ChangeTakenError: If another replica took over the change.
-            GatewayError: If the backend or the storage fails.
+            GatewayError: If the statement failed. The statement is undone, unless this replica could not take it over.
         """
         await self._take_over(execution, table, change)
-        await self._complete(execution, table, change)
+        own = replace(change, replica=self._replica)
+        return await self._run_or_undo(execution, table, own, lambda: self._complete(execution, table, own))
 
     async def _begin(
         self, execution: Execution, change: PendingChange, begin: Callable[[SessionRecord], SessionRecord]
@@ -375,6 +379,8 @@ class StatementExecutor:
                 answer = await run_to_completion(self._undo.undo(execution, table, change))
             except UndoPendingError:
                 raise (statement_unfinished(table.name) if isinstance(error, Exception) else error) from error
+            except ChangeTakenError as taken:
+                raise (taken if isinstance(error, Exception) else error) from error
             if answer is None:
                 failure = _client_error(error, execution, table)
                 raise failure from (None if failure is error else error)

@@ -377,10 +377,10 @@ class OwnStatements:
         return replace(record, tables=tuple([await _as_spark_names(table, backend) for table in record.tables]))
 
     async def _run_or_follow(self, work: Runner, execution: Execution) -> Response:
-        """Execute a statement, or follow it if another replica began it under the same operation id."""
+        """Execute a statement, or follow it if another replica began it under the same id, or took it over."""
         try:
             return await work()
-        except StatementStartedError:
+        except (StatementStartedError, ChangeTakenError):
             return await self._follow(execution)
 
     async def _complete_abandoned(self, execution: Execution) -> Response:

@@ -21,6 +21,7 @@ from gateway.storage import Storage
 from gateway.tables.background import BackgroundTasks
 from gateway.tables.changes import pending_change, same_table, undo
 from gateway.tables.deletion import DirectoryDeletion
+from gateway.tables.errors import ChangeTakenError
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
 from gateway.tables.view_sync import ViewSync
@@ -71,6 +72,7 @@ class Undo:
 
         Raises:
             UndoPendingError: If the undo failed and is being retried.
+            ChangeTakenError: If another replica took over the change, and may complete it.
         """
         try:
             return await self._undo_once(execution, table, change)
@@ -94,7 +96,7 @@ class Undo:
         try:
             await attempts(self._undo_once, execution, table, change)
             log.info("statement_undone", table=table.name)
-        except TRANSIENT_ERRORS as error:
+        except (ChangeTakenError, *TRANSIENT_ERRORS) as error:
             log.info("statement_undo_given_up", table=table.name, reason=str(error))
 
     async def _undo_once(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> Answer | None:
@@ -114,9 +116,12 @@ class Undo:
                     shown = await self._views.show(execution, table, own, transition)
                     record = await self._records.change(session, transition)
                     await self._views.show(execution, table, own, shown=shown)
-            answer = find_answer(record, execution.operation.id)
+            answer = find_answer(record, change.operation_id)
             if answer is not None:
                 return answer
+            current = same_table(record, table)
+            if current is not None and pending_change(current, change) is not None:
+                raise ChangeTakenError("Another replica took over the statement.")
         if isinstance(change, PendingWrite) and change.directory not in record.directories:
             await self._deletion.delete(session, [change.directory])
         return None

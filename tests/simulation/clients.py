@@ -26,6 +26,12 @@ _ATTEMPTS = 4
 _HEARTBEAT_SECONDS = 5.0
 _SESSION_GONE = "INVALID_HANDLE.SESSION_"
 _TABLES = ("a", "b")
+_UNKNOWN_OUTCOME = {
+    "INVALID_HANDLE.OPERATION_ALREADY_EXISTS",
+    "LODGE_STATEMENT_UNFINISHED",
+    "LODGE_STORAGE_UNAVAILABLE",
+}
+"""The errors after which neither client nor gateway knows the outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +170,8 @@ class Client:
         reattach.user_context.user_id = self._user_id
         reattach_data = reattach.SerializeToString()
         method, data = "ExecutePlan", execute_data
-        if self._random.random() < 0.15:
+        is_duplicated = self._random.random() < 0.15
+        if is_duplicated:
             self._process.start(lambda: self._send_duplicate(execute_data), self._random.random() * 0.5)
         if self._random.random() < 0.1:
             self._interrupt_later(session_id, operation_id)
@@ -185,6 +192,9 @@ class Client:
                 method, data = "ReattachExecute", reattach_data
             else:
                 self._checker.count("statement_failed")
+                condition = text[1:].partition("]")[0] if text.startswith("[") else ""
+                if condition and condition not in _UNKNOWN_OUTCOME and not is_duplicated:
+                    self._checker.on_statement_refused(statement, condition)
                 return
         self._checker.count("statement_abandoned")
 

@@ -41,6 +41,8 @@ The modules promise more:
 18. A reaper does not end a session within the grace period after the lease of one of its gateways changed. A change
     after the reaper last listed the leases does not count. The gateway then claims the session in its record, and the
     first change of the record decides.
+19. A statement takes no effect if its client received an error, unless the error says that the outcome is unknown, or
+    another gateway received the statement too.
 
 :mod:`tests.simulation.adoptions` checks the invariants 13 to 15.
 """
@@ -52,6 +54,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.errors import GatewayError
+from gateway.tables.changes import is_lost
 from reaper.holds import MASS_EXPIRY
 from tests.simulation.api_server import ApiServer, StoredObject
 from tests.simulation.gateways import GatewayProcess
@@ -172,6 +175,7 @@ class InvariantChecker:
         self._part_of: dict[str, TableUuid] = {}
         self._interrupted: set[str] = set()
         self._answered: set[str] = set()
+        self._refused: dict[str, str] = {}
         self._running_drops: Counter[tuple[RecordName, str]] = Counter()
         self._last_drop_seconds: dict[tuple[RecordName, str], float] = {}
 
@@ -212,6 +216,7 @@ class InvariantChecker:
         if new is not None:
             self._check_tables(new)
             self._check_quota(new)
+            self._check_refusals(new)
 
     def on_lease_change(self, replica: ReplicaId) -> None:
         """Note that a lease was renewed or stopped."""
@@ -224,6 +229,20 @@ class InvariantChecker:
     def on_interrupt(self, operation_id: str) -> None:
         """Note that a client is about to interrupt a statement."""
         self._interrupted.add(operation_id)
+
+    def on_statement_refused(self, statement: "Statement", condition: str) -> None:
+        """Note that a client received an error, which says that its statement took no effect."""
+        self._refused[statement.operation_id] = condition
+        found = self._api.records.get(statement.record)
+        if found is not None:
+            self._check_refusals(found.spec)
+
+    def _check_refusals(self, record: SessionRecord) -> None:
+        for answer in record.answers:
+            condition = self._refused.get(answer.operation_id)
+            if condition and record.phase is Phase.ACTIVE and not is_lost(answer):
+                text = f"[{answer.operation_id}] takes effect, although its client received {condition}"
+                self.report_violation(19, text)
 
     def on_change_while_stopping(self, gateway: GatewayProcess, before: SessionRecord, after: SessionRecord) -> None:
         """Check a change of a record by a gateway that hands over its statements."""

@@ -24,14 +24,15 @@ def find_leftovers(site: Site, live: Set[str], tolerated: Set[str] = frozenset()
         return [f"it cannot be read: {error}"]
 
 
-def find_pending_writes(site: Site, live: Set[str]) -> Sequence[str]:
-    """Describe the pending writes of these sessions."""
+def find_pending_changes(site: Site, live: Set[str]) -> Sequence[str]:
+    """Describe the pending changes of these sessions."""
     try:
         return [
-            f"a {write.kind} in session {stored.record.client_session_id}"
+            f"a {type(change).__name__} in session {stored.record.client_session_id}"
             for stored in site.records()
             if stored.record.client_session_id in live
-            for write in (*stored.record.writes, *(write for table in stored.record.tables for write in table.writes))
+            for changes in (stored.record.writes, *(table.pending_changes for table in stored.record.tables))
+            for change in changes
         ]
     except RecordsUnavailableError as error:
         return [f"it cannot be read: {error}"]

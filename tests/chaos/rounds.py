@@ -20,7 +20,7 @@ from random import Random
 from tests.chaos.backend import ABANDONED_SECONDS
 from tests.chaos.clients import Client, SessionLostError, Tally, run_for_all
 from tests.chaos.faults import Fault, Harm, Scene
-from tests.chaos.leftovers import find_leftovers, find_pending_writes, find_tracebacks
+from tests.chaos.leftovers import find_leftovers, find_pending_changes, find_tracebacks
 from tests.chaos.site import POLL_SECONDS, SLACK_SECONDS, Site
 from tests.chaos.timed_actions import TimedAction, choose_moment, run_concurrently
 
@@ -154,7 +154,7 @@ class Rounds:
         Raises:
             RoundError: If a session is lost or lives without reason.
         """
-        self._wait_until_empty(lambda: find_pending_writes(self._site, self._live()))
+        self._wait_until_empty(lambda: find_pending_changes(self._site, self._live()))
         lost: list[str] = []
 
         def check(client: Client) -> None:

@@ -30,8 +30,9 @@ _UNKNOWN_OUTCOME = {
     "INVALID_HANDLE.OPERATION_ALREADY_EXISTS",
     "LODGE_STATEMENT_UNFINISHED",
     "LODGE_STORAGE_UNAVAILABLE",
+    "OPERATION_CANCELED",
 }
-"""The errors after which neither client nor gateway knows the outcome."""
+"""The errors after which the client does not know the outcome. As in Spark, a statement may end as it is interrupted."""
 
 
 @dataclass(frozen=True, slots=True)

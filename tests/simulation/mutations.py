@@ -28,9 +28,7 @@ from gateway.sessions.registry import Sessions
 from gateway.sessions.replica_lease import ReplicaLease
 from gateway.tables import execution
 from gateway.tables.errors import ChangeTakenError
-from gateway.tables.execution import StatementExecutor
 from gateway.tables.records import TableRecords
-from gateway.tables.statement_context import Execution
 from gateway.tables.undo import Undo
 from gateway.tables.view_sync import ViewSync
 from reaper.decisions import Snapshot
@@ -43,7 +41,7 @@ from workspace.identifiers import Principal, RecordName, ReplicaId
 from workspace.leases import LeaseObserver
 from workspace.record_changes import mark_ending, update_record
 from workspace.record_store import StoredRecord, Version
-from workspace.records import Answer, PendingChange, Phase, SessionRecord, TableState, TemporaryTable
+from workspace.records import Answer, Phase, SessionRecord, TableState, TemporaryTable
 from workspace.session_end import EndedSession, EndingSession, begin_end, complete_end
 
 Apply = Callable[[], AbstractContextManager[Any]]
@@ -276,16 +274,6 @@ def _ignore_takeovers() -> AbstractContextManager[None]:
     return _patch((Undo, "undo", undo))
 
 
-def _leave_published_changes() -> AbstractContextManager[None]:
-    async def complete_for(
-        self: StatementExecutor, execution: Execution, table: TemporaryTable, change: PendingChange
-    ) -> None:
-        await self._take_over(execution, table, change)
-        await self._complete(execution, table, change)
-
-    return _patch((StatementExecutor, "complete_for", complete_for))
-
-
 def _choose_all() -> AbstractContextManager[None]:
     return _patch((Adoption, "choose", lambda self, waiting, living, now_seconds: list(waiting)))
 
@@ -430,10 +418,6 @@ MUTATIONS: Sequence[Mutation] = (
         "a statement fails although another gateway took it over",
         _ignore_takeovers,
         frozenset({19}),
-    ),
-    Mutation(
-        "a statement fails, and is completed later",
-        _leave_published_changes,
-        frozenset({19}),
+        first=167,
     ),
 )

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import uuid
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -17,7 +18,8 @@ from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 from tests.cluster.ports import free_port
 from tests.gateway.killed_gateways import kill
 from workspace.files.session_records import FileSessionRecords
-from workspace.record_changes import find_table
+from workspace.record_changes import find_table, put_table, update_record
+from workspace.records import PendingDrop, TableState
 
 ROWS = 20
 TIMES = ("--lease-duration", "6s", "--grace-period", "1s")
@@ -35,6 +37,20 @@ from lodge.cli import main
 backend_session.REATTACH_SECONDS = 5.0
 sys.exit(main())
 """
+WITHOUT_BACKEND = """
+import sys
+from gateway.backend_session import BackendSession
+from gateway.errors import GatewayError
+from lodge.cli import main
+
+async def drop_temp_view(self, name):
+    raise GatewayError("LODGE_BACKEND_LOST", "08006", "The backend does not respond.")
+
+BackendSession.drop_temp_view = drop_temp_view
+sys.exit(main())
+"""
+"""A gateway whose backend does not respond when it is about to drop a view."""
+
 WITH_STORAGE_THAT_GOES_AWAY = """
 import os, sys
 from gateway.tables import view_sync
@@ -142,6 +158,32 @@ def test_other_gateway_completes_statement_of_killed_gateway(start_lodge, spark_
     assert successor.log().count("statement_taken_over") >= 3
     spark.stop()
     wait_until(lambda: not successor.locations() and not successor.records(), "nothing is left")
+
+
+@pytest.mark.slow
+def test_drop_that_another_gateway_cannot_complete_is_undone(start_lodge, spark_server, connect):
+    """The client that reattaches receives an error, so the table must not disappear later."""
+    gateway = start_lodge(*TIME_TO_ADOPT, backend=spark_server)
+    spark = connect(gateway, user_id="kim")
+    spark.sql("create temporary table t as select 1 a").collect()
+    request = statement(spark, "kim", "drop table t", is_reattachable=True)
+    schema = spark.table("t").schema.json()
+    gateway.signal(signal.SIGKILL)
+    gateway.process.wait()
+    (record,) = records(gateway)
+    (replica,) = record.holders
+    drop = PendingDrop(request.operation_id, replica, schema)
+
+    def begin_drop(record):
+        return put_table(record, replace(record.tables[0], state=TableState.DROPPING, drop=drop))
+
+    update_record(FileSessionRecords(gateway.root), record.name, begin_drop)
+    successor = start_lodge(*TIME_TO_ADOPT, backend=spark_server, beside=gateway, program=["-c", WITHOUT_BACKEND])
+    with pytest.raises(grpc.RpcError, match="LODGE_BACKEND_LOST"):
+        reattached(successor, request)
+    assert "statement_taken_over" in successor.log()
+    back = connect(successor, user_id="kim", session_id=spark.session_id)
+    assert back.table("dfs.tmp.t").collect() == back.table("t").collect() == [(1,)]
 
 
 @pytest.mark.slow

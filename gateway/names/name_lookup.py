@@ -111,8 +111,9 @@ class NameLookup:
         wanted = name.lstrip("/")
         table = next((table for table in self.tables if is_same_name(table.name, wanted, self.settings)), None)
         if table is not None and table.state is not TableState.READY:
-            hint, parts = "The table is still being created.", [*workspace.name.split("."), name]
-            raise table_not_found(f"{workspace.name}.{name}", hint, parts)
+            is_new = table.state is TableState.CREATING
+            hint = "The table is still being created." if is_new else "The table is being dropped."
+            raise table_not_found(f"{workspace.name}.{name}", hint, [*workspace.name.split("."), name])
         return table
 
     def build_scan(

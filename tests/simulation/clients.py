@@ -32,7 +32,7 @@ _UNKNOWN_OUTCOME = {
     "LODGE_STORAGE_UNAVAILABLE",
     "OPERATION_CANCELED",
 }
-"""The errors after which the client does not know the outcome. As in Spark, a statement may end as it is interrupted."""
+"""Errors after which the client does not know the outcome. As in Spark, a statement may end as it is interrupted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,9 +254,12 @@ def test_embedded_change_of_another_name_passes(resolve, text):
         resolve(root(text), "T")
 
 
-def test_table_that_is_not_ready_is_not_found(workspaces):
-    table = TemporaryTable("t", TableUuid("t"), TableState.CREATING, "parquet")
-    with pytest.raises(GatewayError, match="still being created"):
+@pytest.mark.parametrize(
+    ("state", "hint"), [(TableState.CREATING, "still being created"), (TableState.DROPPING, "being dropped")]
+)
+def test_table_that_is_not_ready_is_not_found(workspaces, state, hint):
+    table = TemporaryTable("t", TableUuid("t"), state, "parquet")
+    with pytest.raises(GatewayError, match=hint):
         PlanResolver(workspaces, [table], SessionSettings()).resolve(root("table dfs.tmp.t"))
 
 

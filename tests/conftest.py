@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -120,18 +121,12 @@ def python_processes_end_with_the_module() -> Iterator[None]:
 def start_spark() -> Iterator[Callable[..., SparkProcess]]:
     """Start further Spark Connect servers, for tests with other needs.
 
-    Tests use them to kill a server or to change settings. The function takes a directory for the server, words before
-    its command, and further settings of Spark.
+    Tests use them to kill a server or to change settings. The function takes the arguments of `start_spark_process`.
     """
     started: list[SparkProcess] = []
 
-    def start(
-        directory: Path,
-        prefix: Sequence[str] = (),
-        more: Mapping[str, str] | None = None,
-        python: Path | None = None,
-    ) -> SparkProcess:
-        started.append(start_spark_process(directory, prefix, more, python=python))
+    def start(directory: Path, *arguments: Any, **options: Any) -> SparkProcess:
+        started.append(start_spark_process(directory, *arguments, **options))
         return started[-1]
 
     yield start
@@ -146,21 +141,25 @@ def start_spark_process(
     *,
     master: str = "local[2]",
     python: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> SparkProcess:
     """Start a Spark Connect server, by default with executors in its own process, and wait until it is ready.
 
     Args:
         directory: The working directory.
-        prefix: Words before the command of the server.
+        prefix: Words before the command of the server, which may run it as another user.
         more: Further settings of Spark.
         master: The master of the executors.
-        python: The Python of an environment with another Spark, and without Lodge.
+        python: The Python of an environment with its own PySpark, and without Lodge.
+        environment: Further environment variables.
     """
-    if python is None and not prefix:
+    if not prefix and (python is None or has_same_spark(python)):
         home, archive = shared_home(), class_archive(create_archive)
     else:  # the cache of this user may be unreadable for the server, and another Spark has other classes
         home, archive = spark_home(directory, python), ""
-    return launch_spark(directory, home, prefix, more, master=master, python=python, java_options=archive)
+    return launch_spark(
+        directory, home, prefix, more, master=master, python=python, environment=environment, java_options=archive
+    )
 
 
 def launch_spark(
@@ -171,6 +170,7 @@ def launch_spark(
     *,
     master: str = "local[2]",
     python: Path | None = None,
+    environment: Mapping[str, str] | None = None,
     java_options: str = "",
 ) -> SparkProcess:
     """Start a server of the Spark in ``home``, and wait until it is ready.
@@ -204,11 +204,12 @@ def launch_spark(
     for key, value in settings.items():
         command += ["--conf", f"{key}={value}"]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
-    environment = os.environ | SPARK_ENVIRONMENT | {"SPARK_HOME": str(home)}
+    variables = os.environ | SPARK_ENVIRONMENT | {"SPARK_HOME": str(home)}
     if python is not None:
-        environment |= {"PYSPARK_PYTHON": str(python), "PYTHONPATH": ""}
+        variables |= {"PYSPARK_PYTHON": str(python), "PYTHONPATH": ""}
+    variables |= environment or {}
     with log.open("wb") as output:
-        server = subprocess.Popen(command, cwd=directory, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        server = subprocess.Popen(command, cwd=directory, env=variables, stdout=output, stderr=subprocess.STDOUT)
     try:
         return SparkProcess(f"sc://{spark_address(server, log)}", directory, server)
     except BaseException:
@@ -251,8 +252,18 @@ def spark_home(directory: Path, python: Path | None) -> Path:
     if python is None:
         home = directory / "spark"
         return home if home.exists() else link_spark(Path(pyspark.__file__).parent, home)
-    (home,) = python.parents[1].glob("lib/python*/site-packages/pyspark")
-    return home
+    return package_of(python)
+
+
+def has_same_spark(python: Path) -> bool:
+    """Return whether the PySpark of an environment has the version of the tests."""
+    version = Path("version.py")
+    return (package_of(python) / version).read_bytes() == (Path(pyspark.__file__).parent / version).read_bytes()
+
+
+def package_of(python: Path) -> Path:
+    (package,) = python.parents[1].glob("lib/python*/site-packages/pyspark")
+    return package
 
 
 def spark_address(server: "subprocess.Popen[bytes]", log: Path) -> str:

@@ -72,7 +72,8 @@ def running_bare_spark(start_spark, python_environment, tmp_path_factory):
     spark = BareSpark("", directory, python_environment)
     spark.choose(NEEDED)
     python = python_environment(NEEDED)
-    spark.address = start_spark(directory, ["env", f"PYSPARK_PYTHON={directory / 'python'}"], python=python).address
+    environment = {"PYSPARK_PYTHON": str(directory / "python")}
+    spark.address = start_spark(directory, python=python, environment=environment).address
     return spark
 
 
@@ -156,7 +157,8 @@ def test_servers_that_follow_each_other_at_an_address(connect, start_spark, star
     assert len(sent(gateway, spark)) == 1
     server.process.kill()
     server.process.wait()
-    start_spark(after, ["env", f"PYTHONPATH={installed}"], address, python_environment(NEEDED))
+    environment = {"PYTHONPATH": str(installed)}
+    start_spark(after, more=address, python=python_environment(NEEDED), environment=environment)
     spark = connect(gateway)
     for _ in range(2):
         with pytest.raises(AnalysisException, match="Install the same version, or remove Lodge") as raised:  # 1, 3

@@ -5,7 +5,7 @@ import io
 import json
 import os
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 
 import pyarrow as pa
 import pytest
@@ -343,18 +343,22 @@ def _declared(workspace, path, schema, **options):
 # Files that change during the scan
 
 
-LARGE = {
-    "a.csv": b"1234567,x\n" * 2_000_000,
-    "a.jsonl": b'{"a":12345,"s":"x"}\n' * 1_000_000,
-    "a.parquet": written(
-        parquet.write_table,
-        pa.table({"a": range(3_000_000)}),
-        row_group_size=300_000,
-        use_dictionary=False,
-        compression="none",
-    ),
-}
-SMALL = pa.table({"a": range(300_000)})
+LARGE = ("a.csv", "a.jsonl", "a.parquet")
+SMALL_ROWS = 300_000
+
+
+@cache
+def large(path):
+    """Return a file of several splits."""
+    if path == "a.csv":
+        return b"1234567,x\n" * 2_000_000
+    if path == "a.jsonl":
+        return b'{"a":12345,"s":"x"}\n' * 1_000_000
+    return integers(3_000_000, row_group_size=300_000, use_dictionary=False, compression="none")
+
+
+def integers(rows, **options):
+    return written(parquet.write_table, pa.table({"a": range(rows)}), **options)
 
 
 def start_scan(workspace, path):
@@ -366,7 +370,7 @@ def start_scan(workspace, path):
 @pytest.fixture(params=LARGE)
 def started_scan(workspace, request):
     """Return the path of a file of several splits, and a scan of it after its first batch."""
-    path = workspace.write(request.param, LARGE[request.param])
+    path = workspace.write(request.param, large(request.param))
     partitions, batches = start_scan(workspace, request.param)
     assert partitions > 1
     next(batches)
@@ -375,13 +379,13 @@ def started_scan(workspace, request):
 
 @pytest.mark.parametrize("path", LARGE)
 def test_open_file_is_read_to_its_end_after_deletion(workspace, path):
-    data = LARGE[path][: 500_000 * 10] if path != "a.parquet" else written(parquet.write_table, SMALL)
+    data = large(path)[: 500_000 * 10] if path != "a.parquet" else integers(SMALL_ROWS)
     file = workspace.write(path, data)
     partitions, batches = start_scan(workspace, path)
     assert partitions == 1
     first = next(batches).num_rows
     file.unlink()
-    rows = {"a.csv": 500_000, "a.jsonl": 250_000, "a.parquet": SMALL.num_rows}[path]
+    rows = {"a.csv": 500_000, "a.jsonl": 250_000, "a.parquet": SMALL_ROWS}[path]
     assert first + sum(batch.num_rows for batch in batches) == rows
 
 
@@ -424,7 +428,7 @@ def test_file_deleted_before_reading_is_reported(workspace, path, moment):
 @pytest.mark.parametrize("path", ["a.csv", "a.jsonl", "a.parquet"])
 def test_file_replaced_after_planning_is_rejected(workspace, path):
     file = workspace.write(path, (TEXT | BINARY)[path])
-    other = workspace.write("other", LARGE[path])
+    other = workspace.write("other", large(path))
     scan = FileScan.from_options(workspace.scan(path).to_options())
     schema = scan.discover()
     (files,) = scan.partitions()

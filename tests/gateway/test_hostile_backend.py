@@ -219,32 +219,32 @@ def settings(count):
 
 
 ATTACKS = {
-    "no settings": {"Config": settings(0)},
-    "many settings": {"Config": settings(300_000)},
-    "settings that cannot be decoded": {"Config": raw(b"\xff" * 100)},
-    "large settings": {"Config": raw(b"\x0a" + b"\x80\x80\x80\xc0\x01" + bytes(400 * MEBIBYTE))},
-    "no settings at all": {"Config": nothing},
-    "a schema that cannot be decoded": {"AnalyzePlan": raw(b"\xff" * 100)},
-    "a schema that is no struct": {"AnalyzePlan": schema(types_pb2.DataType(long={}))},
-    "a deep schema": {"AnalyzePlan": schema(deep_type(45))},
-    "a wide schema": {"AnalyzePlan": schema(wide_type(100_000))},
-    "a schema with long metadata": {"AnalyzePlan": schema(described_type("{}," * (20 * MEBIBYTE // 3)))},
-    "a schema with deep metadata": {"AnalyzePlan": schema(described_type("[" * 100_000))},
-    "a schema with metadata that are no JSON": {"AnalyzePlan": schema(described_type("x"))},
-    "an answer to another question": {"AnalyzePlan": explanation("x")},
-    "a long explanation": {"AnalyzePlan": explanation("x" * (100 * MEBIBYTE))},
-    "an error with a long text": {"AnalyzePlan": long_error, "ExecutePlan": long_error},
-    "progress without end": {"ExecutePlan": endless_progress, "ReattachExecute": endless_progress},
-    "metrics without end": {"ExecutePlan": endless_metrics, "ReattachExecute": endless_metrics},
-    "metrics with long names": {"ExecutePlan": long_metrics, "ReattachExecute": long_metrics},
-    "responses with long ids": {"ExecutePlan": long_ids, "ReattachExecute": long_ids},
-    "streams without an answer": {"ExecutePlan": nothing, "ReattachExecute": nothing},
-    "rows that cannot be decoded": {"ExecutePlan": rows(b"\xff" * 100)},
-    "rows with false offsets": {"ExecutePlan": rows(lying_offsets(), 3)},
-    "rows of other columns": {"ExecutePlan": rows(findings()[:8] + bytes(64))},
-    "responses that cannot be decoded": {"ExecutePlan": raw(b"\xff" * 100)},
+    "no settings": lambda: {"Config": settings(0)},
+    "many settings": lambda: {"Config": settings(300_000)},
+    "settings that cannot be decoded": lambda: {"Config": raw(b"\xff" * 100)},
+    "large settings": lambda: {"Config": raw(b"\x0a" + b"\x80\x80\x80\xc0\x01" + bytes(400 * MEBIBYTE))},
+    "no settings at all": lambda: {"Config": nothing},
+    "a schema that cannot be decoded": lambda: {"AnalyzePlan": raw(b"\xff" * 100)},
+    "a schema that is no struct": lambda: {"AnalyzePlan": schema(types_pb2.DataType(long={}))},
+    "a deep schema": lambda: {"AnalyzePlan": schema(deep_type(45))},
+    "a wide schema": lambda: {"AnalyzePlan": schema(wide_type(100_000))},
+    "a schema with long metadata": lambda: {"AnalyzePlan": schema(described_type("{}," * (20 * MEBIBYTE // 3)))},
+    "a schema with deep metadata": lambda: {"AnalyzePlan": schema(described_type("[" * 100_000))},
+    "a schema with metadata that are no JSON": lambda: {"AnalyzePlan": schema(described_type("x"))},
+    "an answer to another question": lambda: {"AnalyzePlan": explanation("x")},
+    "a long explanation": lambda: {"AnalyzePlan": explanation("x" * (100 * MEBIBYTE))},
+    "an error with a long text": lambda: {"AnalyzePlan": long_error, "ExecutePlan": long_error},
+    "progress without end": lambda: {"ExecutePlan": endless_progress, "ReattachExecute": endless_progress},
+    "metrics without end": lambda: {"ExecutePlan": endless_metrics, "ReattachExecute": endless_metrics},
+    "metrics with long names": lambda: {"ExecutePlan": long_metrics, "ReattachExecute": long_metrics},
+    "responses with long ids": lambda: {"ExecutePlan": long_ids, "ReattachExecute": long_ids},
+    "streams without an answer": lambda: {"ExecutePlan": nothing, "ReattachExecute": nothing},
+    "rows that cannot be decoded": lambda: {"ExecutePlan": rows(b"\xff" * 100)},
+    "rows with false offsets": lambda: {"ExecutePlan": rows(lying_offsets(), 3)},
+    "rows of other columns": lambda: {"ExecutePlan": rows(findings()[:8] + bytes(64))},
+    "responses that cannot be decoded": lambda: {"ExecutePlan": raw(b"\xff" * 100)},
 }
-
+"""Functions that return answers by method; the answers are large."""
 
 SLOW = {"streams without an answer"}
 """The attacks after which the gateway tries again for some time."""
@@ -252,7 +252,7 @@ SLOW = {"streams without an answer"}
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_statement_ends_and_the_gateway_goes_on(gateway, backend, name):
-    before, backend.answers = unforeseen(gateway), ATTACKS[name]
+    before, backend.answers = unforeseen(gateway), ATTACKS[name]()
     try:
         for text in STATEMENTS[: 1 if name in SLOW else None]:
             code = ended(gateway, text)

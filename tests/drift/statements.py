@@ -55,9 +55,9 @@ def representatives() -> Iterator[Case]:
 SENT = list(representatives())
 
 
-def statement(case: Case, folder: Path, **more: str) -> str:
+def statement(case: Case, folder: Path) -> str:
     """Return the statement that scans a folder with the options and the declared types of a case."""
-    given = {**case.options, **more}
+    given = dict(case.options)
     if case.declared is not None:
         given["schema"] = ", ".join(f"`{name}` {ddl(type_)}" for name, type_ in case.declared.items())
     options = ", ".join(f"{name} = '{value}'" for name, value in given.items())
@@ -74,7 +74,6 @@ def sent_statements(
     lodge: LodgeProcess,
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
-    **options: str,
 ) -> Iterator[Mapping[int, tuple[Path, "Future[pa.Table]"]]]:
     """Start the statements of the selected tests. Yield the folder and the future result of each case, by its number.
 
@@ -83,7 +82,6 @@ def sent_statements(
         lodge: The gateway.
         spark: The session in which the statements run.
         tmp_path_factory: Gives each case a new name for its folder.
-        options: Further options of the scans.
     """
     module = request.module
     cases = {item.callspec.params["case"] for item in request.session.items if getattr(item, "module", None) is module}
@@ -93,7 +91,7 @@ def sent_statements(
             folder = lodge.files / tmp_path_factory.mktemp("drift").name
             folder.mkdir()
             SENT[number].write(folder)
-            text = statement(SENT[number], folder, **options)
+            text = statement(SENT[number], folder)
             results[number] = folder, pool.submit(lambda text=text: spark.sql(text).toArrow())
         yield results
 

@@ -4,14 +4,14 @@ Source: [temporary-tables §5.1.2], [temporary-tables §5.1.8], [temporary-table
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql.connect.proto import relations_pb2
 
 from engine.scan_source import FORMAT
 from gateway.errors import GatewayError, table_not_found
 from gateway.names.scan_relations import NO_OPTIONS, build_scan_relation
-from gateway.names.targets import TargetKind, is_same_name, parse_target, schema_not_found
+from gateway.names.targets import TargetKind, parse_target, schema_not_found
 from gateway.scans.planner import SessionScans
 from gateway.session_settings import SessionSettings
 from gateway.sql.identifier_clauses import resolve_identifier_clauses
@@ -42,6 +42,12 @@ class NameLookup:
     tables: Sequence[TemporaryTable]
     settings: SessionSettings
     scans: SessionScans | None = None
+    _tables_by_name: Mapping[str, TemporaryTable] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        comparable = self.settings.comparable_name
+        by_name = {comparable(table.name): table for table in reversed(self.tables)}
+        object.__setattr__(self, "_tables_by_name", by_name)
 
     def count_workspace_parts(self, parts: Sequence[str]) -> int:
         """Return how many leading parts of a name form a workspace name, or 0."""
@@ -60,9 +66,7 @@ class NameLookup:
         target = parse_target(parts, self.workspaces)
         if target.kind in (TargetKind.WORKSPACE, TargetKind.ABSENT):
             return True
-        return target.kind is not TargetKind.SPARK and any(
-            is_same_name(table.name, target.name, self.settings) for table in self.tables
-        )
+        return target.kind is not TargetKind.SPARK and self._find_table(target.name) is not None
 
     def parse_reference(self, text: str) -> Reference | None:
         """Parse a text that is a single reference. Return None for any other text."""
@@ -108,13 +112,15 @@ class NameLookup:
         """
         if workspace is not self.workspaces.temporary:
             return None
-        wanted = name.lstrip("/")
-        table = next((table for table in self.tables if is_same_name(table.name, wanted, self.settings)), None)
+        table = self._find_table(name.lstrip("/"))
         if table is not None and table.state is not TableState.READY:
             is_new = table.state is TableState.CREATING
             hint = "The table is still being created." if is_new else "The table is being dropped."
             raise table_not_found(f"{workspace.name}.{name}", hint, [*workspace.name.split("."), name])
         return table
+
+    def _find_table(self, name: str) -> TemporaryTable | None:
+        return self._tables_by_name.get(self.settings.comparable_name(name))
 
     def build_scan(
         self,

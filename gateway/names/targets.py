@@ -81,12 +81,8 @@ def find_temporary_table(
         return None
     if target.workspace is not None and target.workspace is not workspaces.temporary:
         return None
-    return next((table for table in record.tables if is_same_name(table.name, target.name, settings)), None)
-
-
-def is_same_name(one: str, other: str, settings: SessionSettings) -> bool:
-    """Return whether two names are the same in a session [temporary-tables §5.1.2]."""
-    return settings.comparable_name(one) == settings.comparable_name(other)
+    wanted = settings.comparable_name(target.name)
+    return next((table for table in record.tables if settings.comparable_name(table.name) == wanted), None)
 
 
 def schema_not_found(name: str, workspaces: Workspaces, hint: str = "") -> GatewayError:

@@ -13,7 +13,6 @@ from collections.abc import Set
 from pyspark.sql.connect.proto import relations_pb2
 
 from gateway.errors import BackendError
-from gateway.names.targets import is_same_name
 from gateway.tables.errors import temporary_table_used, view_not_checked
 from gateway.tables.statement_context import StatementContext
 
@@ -38,13 +37,15 @@ async def refuse_lasting_view(context: StatementContext, query: relations_pb2.Re
         plans = await context.backend.explain(query)
     except BackendError:
         return
-    names = views_in(plans)
+    comparable = context.settings.comparable_name
+    names = {comparable(name) for name in views_in(plans)}
     for table in context.record.tables:
-        if any(is_same_name(table.name, name, context.settings) for name in names):
+        if comparable(table.name) in names:
             raise temporary_table_used(table.name)
-    files = await context.backend.list_input_files(query)
+    location = f"/{context.execution.session.uuid}/"
+    read = {file.partition(location)[2].partition("/")[0] for file in await context.backend.list_input_files(query)}
     for table in context.record.tables:
-        if any(f"/{context.execution.session.uuid}/{part}/" in file for part in table.parts for file in files):
+        if not read.isdisjoint(table.parts):
             raise temporary_table_used(table.name)
     if _AFTER_ANALYSED not in plans:
         raise view_not_checked()

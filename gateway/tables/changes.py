@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gateway.errors import GatewayError, table_not_found
+from gateway.tables.answers import answer_to
 from gateway.tables.errors import ChangeTakenError, StatementStartedError
 from workspace.identifiers import ReplicaId, TableUuid
 from workspace.record_changes import (
@@ -219,11 +220,17 @@ def complete(record: SessionRecord, table: TemporaryTable, change: PendingChange
     return put_table(record, replace(current, writes=writes))
 
 
+def complete_with_answer(record: SessionRecord, table: TemporaryTable, change: PendingChange) -> SessionRecord:
+    """Return the session record without a change that is pending, published and visible, and with its answer."""
+    answer = Answer(change.operation_id, tuple(answer_to(change, table.name).items()))
+    return add_answer(complete(record, table, change), answer)
+
+
 def undo(record: SessionRecord, table: TemporaryTable, change: PendingChange) -> SessionRecord:
     """Return the session record without the effects of a change.
 
-    Rows that other statements added are kept. If the change is already complete, already undone or taken over by
-    another replica, the record is returned unchanged.
+    Rows that other statements added are kept, so a creation is completed instead if others changed its table. If the
+    change is already complete, already undone or taken over by another replica, the record is returned unchanged.
     """
     current = same_table(record, table)
     own = None if current is None else pending_change(current, change)
@@ -232,7 +239,8 @@ def undo(record: SessionRecord, table: TemporaryTable, change: PendingChange) ->
     if isinstance(own, PendingDrop):
         return put_table(record, replace(current, state=TableState.READY, drop=None))
     if own.kind is WriteKind.CREATION:
-        return remove_table(record, table.name)
+        is_used = any(part != own.directory for part in current.parts) or any(each != own for each in current.writes)
+        return complete_with_answer(record, current, own) if is_used else remove_table(record, table.name)
     writes = tuple(each for each in current.writes if each != own)
     if not own.is_published:
         return put_table(record, replace(current, writes=writes))

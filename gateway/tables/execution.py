@@ -51,11 +51,10 @@ from gateway.sessions.session import Session
 from gateway.storage import Storage
 from gateway.stored_tables.storage_formats import find_storage_format
 from gateway.stored_tables.table_plans import to_spark_path
-from gateway.tables.answers import answer_to
 from gateway.tables.background import BackgroundTasks, run_to_completion
 from gateway.tables.changes import (
     begin_once,
-    complete,
+    complete_with_answer,
     hand_over,
     pending_change,
     publish,
@@ -78,8 +77,16 @@ from gateway.tables.undo import Undo, UndoPendingError
 from gateway.tables.view_sync import ViewSync, contents_of
 from gateway.tables.written_rows import written_rows
 from workspace.identifiers import ReplicaId, TableUuid
-from workspace.record_changes import add_answer, find_answer
-from workspace.records import Answer, PendingChange, PendingDrop, PendingWrite, SessionRecord, TemporaryTable
+from workspace.record_changes import find_answer
+from workspace.records import (
+    Answer,
+    PendingChange,
+    PendingDrop,
+    PendingWrite,
+    SessionRecord,
+    TemporaryTable,
+    WriteKind,
+)
 
 _ARRIVAL_SECONDS = 2.0
 """The time after which the backend has received the plan of a statement. Until then, its call is not cancelled."""
@@ -208,11 +215,15 @@ class StatementExecutor:
 
         Raises:
             ChangeTakenError: If another replica took over the change.
-            GatewayError: If the statement failed. The statement is undone, unless this replica could not take it over.
+            GatewayError: If the statement failed. The statement is undone.
         """
-        await self._take_over(execution, table, change)
         own = replace(change, replica=self._replica)
-        return await self._run_or_undo(execution, table, own, lambda: self._complete(execution, table, own))
+
+        async def run() -> Answer | None:
+            await self._take_over(execution, table, change)
+            return await self._complete(execution, table, own)
+
+        return await self._run_or_undo(execution, table, own, run)
 
     async def _begin(
         self, execution: Execution, change: PendingChange, begin: Callable[[SessionRecord], SessionRecord]
@@ -255,14 +266,9 @@ class StatementExecutor:
         written: Coroutine[Any, Any, ExecutionResult],
         check_size: CheckSize | None,
     ) -> Answer | None:
-        try:
-            result = await self._wait_for_rows(execution, written)
-            await self._publish(execution, table, write, result, check_size)
-            answer = await self._complete(execution, table, write)
-        except BaseException as error:
-            if not self._drain.hands_over(error):  # otherwise, another replica needs the result at the backend
-                self._releases.start(execution.backend.release(write.directory))
-            raise
+        result = await self._wait_for_rows(execution, written)
+        await self._publish(execution, table, write, result, check_size)
+        answer = await self._complete(execution, table, write)
         self._releases.start(execution.backend.release(write.directory))
         return answer
 
@@ -322,11 +328,10 @@ class StatementExecutor:
         checks afterwards that the view matches the record, even if another replica has completed the change by then.
 
         Returns:
-            The answer of the statement. None if another statement dropped the table, or another replica undid the
-            change.
+            The answer of the statement. None if another statement dropped the table.
 
         Raises:
-            GatewayError: If the backend or the storage fails.
+            GatewayError: If another replica undid the change, or the backend or the storage fails.
         """
         session = execution.session
         is_view_changed = False
@@ -336,7 +341,7 @@ class StatementExecutor:
                 current = same_table(record, table)
                 own = None if current is None else pending_change(current, change)
                 if own is None and not is_view_changed:
-                    return find_answer(record, change.operation_id)
+                    return _find_outcome(record, table, change)
                 self._require_lease(session)
                 await self.views.synchronise(execution, record, table, own or change)
                 is_view_changed = True
@@ -347,7 +352,7 @@ class StatementExecutor:
                 if current is not None and own is not None:
                     unused = current.directories if isinstance(own, PendingDrop) else own.replaced
                     await self.deletion.delete(session, [each for each in unused if each not in record.directories])
-                return find_answer(record, change.operation_id)
+                return _find_outcome(record, table, change)
 
     async def _hand_over(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> None:
         """Let another replica complete a change. If this fails, the change waits until the lease has lapsed."""
@@ -379,8 +384,11 @@ class StatementExecutor:
                 answer = await run_to_completion(self._undo.undo(execution, table, change))
             except UndoPendingError:
                 raise (statement_unfinished(table.name) if isinstance(error, Exception) else error) from error
-            except ChangeTakenError as taken:
+            except ChangeTakenError as taken:  # the other replica needs the result at the backend
+                _raise_cancellation()
                 raise (taken if isinstance(error, Exception) else error) from error
+            if isinstance(change, PendingWrite):
+                self._releases.start(execution.backend.release(change.directory))
             if answer is None:
                 failure = _client_error(error, execution, table)
                 raise failure from (None if failure is error else error)
@@ -391,6 +399,26 @@ class StatementExecutor:
 def new_directory() -> TableUuid:
     """Return a new random name for a directory in a session location."""
     return TableUuid(str(uuid.uuid4()))
+
+
+def _find_outcome(record: SessionRecord, table: TemporaryTable, change: PendingChange) -> Answer | None:
+    """Return the answer of a change that is no longer pending. None if another statement dropped the table.
+
+    Raises:
+        GatewayError: If another replica undid the change.
+    """
+    answer = find_answer(record, change.operation_id)
+    is_creation = isinstance(change, PendingWrite) and change.kind is WriteKind.CREATION
+    if answer is None and (is_creation or same_table(record, table) is not None):
+        raise statement_lost()
+    return answer
+
+
+def _raise_cancellation() -> None:
+    """Raise the cancellation of the current task that :func:`run_to_completion` has put off."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _completion(
@@ -408,8 +436,7 @@ def _completion(
         own = None if current is None or change is None else pending_change(current, change)
         if current is None or own is None:
             return record
-        answer = Answer(own.operation_id, tuple(answer_to(own, table.name).items()))
-        return add_answer(complete(record, current, own), answer)
+        return complete_with_answer(record, current, own)
 
     return transition
 

@@ -24,7 +24,7 @@ from gateway.current_work import CurrentWork, NotedRequest, digest_of
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.drain import Drain
 from gateway.error_status import Metadata
-from gateway.errors import SESSION_CLOSED, GatewayError, ParseError
+from gateway.errors import LEASE_LOST, SESSION_CLOSED, GatewayError, ParseError
 from gateway.names.plan_resolver import PlanResolver
 from gateway.operations import Operation, Operations, Runner
 from gateway.request_pools import RequestPools
@@ -431,18 +431,33 @@ class OwnStatements:
             if found is None:
                 raise statement_lost()
             table, change = found
-            if not await self._is_lost(change.replica, observer):
-                await asyncio.sleep(min(lease_seconds / 5, _MAX_POLL_SECONDS))
-            elif table is None:
-                raise statement_lost()
-            else:
-                execution.operation.executes = True
-                try:
-                    if isinstance(change, PendingWrite) and not change.is_published:
-                        return await self._tables.take_over(execution, table, change)
-                    await self._executor.complete_for(execution, table, change)
-                except ChangeTakenError:  # follow the replica that was faster
-                    execution.operation.executes = False
+            if await self._is_lost(change.replica, observer):
+                if table is None:
+                    raise statement_lost()
+                if await self._may_take_over(execution.session):
+                    execution.operation.executes = True
+                    try:
+                        if isinstance(change, PendingWrite) and not change.is_published:
+                            return await self._tables.take_over(execution, table, change)
+                        await self._executor.complete_for(execution, table, change)
+                        continue
+                    except ChangeTakenError:  # follow the replica that was faster
+                        execution.operation.executes = False
+            await asyncio.sleep(min(lease_seconds / 5, _MAX_POLL_SECONDS))
+
+    async def _may_take_over(self, session: Session) -> bool:
+        """Join the session again if the lease had lapsed, and return whether this replica may complete its statements.
+
+        Raises:
+            GatewayError: If the session has ended, or the storage fails.
+        """
+        try:
+            await self._sessions.ensure_joined(session)
+        except GatewayError as error:
+            if error.condition != LEASE_LOST:
+                raise
+            return False
+        return True
 
     async def _is_lost(self, replica: ReplicaId, observer: LeaseObserver) -> bool:
         """Return whether the replica that executes a change is lost.

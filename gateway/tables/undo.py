@@ -94,8 +94,11 @@ class Undo:
             wait=tenacity.wait_random_exponential(multiplier=0.5, max=_MAX_RETRY_PAUSE_SECONDS),
         )
         try:
-            await attempts(self._undo_once, execution, table, change)
-            log.info("statement_undone", table=table.name)
+            answer: Answer | None = await attempts(self._undo_once, execution, table, change)
+            if answer is None:
+                log.info("statement_undone", table=table.name)
+            else:
+                log.info("statement_was_complete", table=table.name, reason="Others use its result.")
         except (ChangeTakenError, *TRANSIENT_ERRORS) as error:
             log.info("statement_undo_given_up", table=table.name, reason=str(error))
 

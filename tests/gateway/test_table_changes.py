@@ -22,7 +22,7 @@ from gateway.tables.changes import (
 from gateway.tables.errors import ChangeTakenError, StatementStartedError
 from tests.records import a_record
 from workspace.identifiers import ReplicaId, TableUuid
-from workspace.record_changes import add_answer, remove_writes
+from workspace.record_changes import add_answer, find_answer, remove_writes
 from workspace.records import (
     Answer,
     PendingDrop,
@@ -99,6 +99,22 @@ def test_undo_of_overwrite_keeps_rows_of_other_statements():
     record = publish(record, TABLE, other, rows=7, size_bytes=70)
     (table,) = undo(record, TABLE, own).tables
     assert (table.parts, table.rows, table.size_bytes) == ((directory(0), directory(2)), 8, 80)
+
+
+@pytest.mark.parametrize("is_complete", [False, True])
+def test_undo_of_a_creation_completes_it_if_others_use_its_table(is_complete):
+    """A client may have read the table, and added rows, before the undo is repeated."""
+    own, added = write(1, WriteKind.CREATION), write(2, WriteKind.INSERTION)
+    new = TemporaryTable("t", directory(1), TableState.CREATING, "parquet", writes=(own,))
+    record = publish(a_record(tables=(new,)), new, own, rows=1, size_bytes=10)
+    assert undo(record, new, own).tables == ()
+    record = begin_write(record, new, added)
+    if is_complete:
+        record = complete(publish(record, new, added, rows=2, size_bytes=20), new, added)
+    undone = undo(record, new, own)
+    (table,) = undone.tables
+    assert (table.state, directory(1) in table.parts, own in table.writes) == (TableState.READY, True, False)
+    assert find_answer(undone, own.operation_id) is not None
 
 
 def test_first_replica_does_not_undo_write_after_take_over():

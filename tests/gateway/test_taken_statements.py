@@ -1,0 +1,231 @@
+"""Statements that one gateway takes over from another one. Sessions, leases and the backend are fakes.
+
+The simulation runs the same code in random histories. These histories are too rare for it.
+"""
+
+import asyncio
+import json
+import threading
+import uuid
+from dataclasses import replace
+from types import SimpleNamespace
+from unittest import mock
+
+import pytest
+from pyspark.sql.types import StructType
+
+from gateway.drain import Drain
+from gateway.errors import GatewayError, fenced
+from gateway.storage import Storage
+from gateway.tables.errors import ChangeTakenError
+from gateway.tables.execution import StatementExecutor
+from gateway.tables.own_statements import OwnStatements
+from tests.records import a_record
+from workspace.files.leases import FileLeases
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
+from workspace.identifiers import ReplicaId, TableUuid
+from workspace.record_changes import put_table
+from workspace.records import NO_REPLICA, PendingDrop, PendingWrite, TableState, TemporaryTable
+
+SCHEMA = json.dumps(StructType().add("id", "long").jsonValue())
+FIRST, SECOND = ReplicaId("first"), ReplicaId("second")
+
+
+class CountedRecords(FileSessionRecords):
+    """Session records in files that count reads, and whose replacements can wait."""
+
+    reads = 0
+
+    def __init__(self, root):
+        super().__init__(root)
+        self.has_replaced = threading.Event()
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def read(self, name):
+        self.reads += 1
+        return super().read(name)
+
+    def replace(self, record, version):
+        stored = super().replace(record, version)
+        self.has_replaced.set()
+        self.go_on.wait()
+        return stored
+
+
+class Site:
+    """The storage of a session with one table, which two gateways share."""
+
+    def __init__(self, root):
+        self.records, self.leases, self.locations = CountedRecords(root), FileLeases(root), FileSessionLocations(root)
+        self.locations.initialise()
+        directory = TableUuid(str(uuid.uuid4()))
+        self.table = TemporaryTable("t", directory, TableState.READY, "parquet", (directory,), rows=1)
+        record = replace(a_record(1), holders=frozenset({FIRST, SECOND}), tables=(self.table,))
+        self.record = self.records.create(record).record
+        (self.locations.create(self.record.session_uuid) / directory).mkdir()
+
+    def change(self, table):
+        stored = self.records.read(self.record.name)
+        self.records.replace(put_table(stored.record, table), stored.version)
+        self.records.has_replaced.clear()
+
+    def begin_drop(self, replica):
+        drop = PendingDrop("the drop", replica, SCHEMA)
+        self.change(replace(self.table, state=TableState.DROPPING, drop=drop))
+        return drop
+
+    def begin_insert(self, replica):
+        write = PendingWrite(TableUuid(str(uuid.uuid4())), "the insert", replica, SCHEMA)
+        self.change(replace(self.table, writes=(write,)))
+        return write
+
+    def now(self):
+        """Return the table in the record; None if it does not exist."""
+        return next(iter(self.records.read(self.record.name).record.tables), None)
+
+
+class Gateway:
+    """A gateway for which the other one is lost."""
+
+    def __init__(self, site, name):
+        self.storage = Storage(site.records, site.leases, site.locations)
+        self.session = mock.Mock(uuid=site.record.session_uuid, record_name=site.record.name, lock=asyncio.Lock())
+        self.is_fenced = False
+        self.sessions = mock.Mock(require_lease=self._require_lease, ensure_joined=self._ensure_joined)
+        self.sessions.peers = mock.Mock(lost={FIRST, SECOND} - {name}, observe=mock.AsyncMock())
+        self.executor = StatementExecutor(name, self.storage, self.sessions, Drain())
+        self.statements = OwnStatements.__new__(OwnStatements)  # it has many more parts, which following does not use
+        self.statements._drain, self.statements._sessions = Drain(), self.sessions
+        self.statements._replica, self.statements._storage = name, self.storage
+        self.statements._records, self.statements._executor = self.executor._records, self.executor
+        self.statements._config = SimpleNamespace(lease_duration_seconds=15.0)
+
+    def _require_lease(self, session):
+        if self.is_fenced:
+            raise fenced()
+
+    async def _ensure_joined(self, session):
+        self._require_lease(session)
+
+    def execution(self, change):
+        backend = mock.Mock(execute=mock.AsyncMock(), drop_temp_view=mock.AsyncMock(), release=mock.AsyncMock())
+        operation = SimpleNamespace(id=change.operation_id, executes=True, progress=None)
+        return mock.Mock(session=self.session, operation=operation, backend=backend)
+
+
+@pytest.fixture
+def site(tmp_path):
+    return Site(tmp_path)
+
+
+def test_statement_that_another_gateway_undid_fails(site):
+    """The first gateway is paused before it changes the view. The backend refuses the change of the second one."""
+
+    async def run():
+        first, second = Gateway(site, FIRST), Gateway(site, SECOND)
+        drop = PendingDrop("the drop", FIRST, SCHEMA)
+        dropping = replace(site.table, state=TableState.DROPPING, drop=drop)
+        async with first.session.lock:
+            statement = asyncio.create_task(
+                first.executor.execute_drop(
+                    first.execution(drop), site.table, drop, lambda record: put_table(record, dropping)
+                )
+            )
+            await asyncio.to_thread(site.records.has_replaced.wait)
+            execution = second.execution(drop)
+            execution.backend.drop_temp_view.side_effect = GatewayError("LODGE_BACKEND_LOST", "08006", "gone")
+            with pytest.raises(GatewayError, match="LODGE_BACKEND_LOST"):
+                await second.executor.complete_for(execution, dropping, drop)
+            assert site.now() == site.table
+        with pytest.raises(GatewayError, match="LODGE_STATEMENT_LOST"):
+            await statement
+        assert site.now() == site.table
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("begin", [Site.begin_drop, Site.begin_insert])
+def test_fenced_gateway_waits_before_it_takes_over(site, begin):
+    """It reads the record once a second, and can be interrupted."""
+
+    async def run():
+        gateway = Gateway(site, SECOND)
+        gateway.is_fenced = True
+        execution = gateway.execution(begin(site, NO_REPLICA))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(gateway.statements._follow(execution), 0.5)
+        assert site.records.reads < 10
+        gateway.is_fenced = False
+
+    asyncio.run(run())
+    assert len(site.now().pending_changes) == 1
+
+
+def test_gateway_completes_what_it_follows_when_it_is_no_longer_fenced(site):
+    async def run():
+        gateway = Gateway(site, SECOND)
+        gateway.is_fenced = True
+        following = asyncio.create_task(gateway.statements._follow(gateway.execution(site.begin_drop(NO_REPLICA))))
+        await asyncio.sleep(0)
+        gateway.is_fenced = False
+        await following
+
+    asyncio.run(run())
+    assert site.now() is None
+
+
+def test_statement_that_is_interrupted_while_it_is_taken_over_is_undone(site):
+    """A change of a living gateway that works on it no longer would be pending for ever."""
+
+    async def run():
+        gateway = Gateway(site, SECOND)
+        execution = gateway.execution(site.begin_drop(NO_REPLICA))
+        site.records.go_on.clear()
+        following = asyncio.create_task(gateway.statements._follow(execution))
+        await asyncio.to_thread(site.records.has_replaced.wait)
+        following.cancel()
+        await asyncio.sleep(0)
+        site.records.go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await following
+
+    asyncio.run(run())
+    assert site.now() == site.table
+
+
+def test_gateway_releases_no_result_that_another_one_needs(site):
+    async def run():
+        first, second = Gateway(site, FIRST), Gateway(site, SECOND)
+        write = site.begin_insert(NO_REPLICA)
+        is_followed, resumes = asyncio.Event(), asyncio.Event()
+
+        async def follow(directory, on_progress):
+            is_followed.set()
+            await asyncio.Event().wait()
+
+        async def fail(directory, on_progress):
+            await resumes.wait()
+            raise GatewayError("LODGE_LEASE_LOST", "58000", "paused")
+
+        taking_over, paused = second.execution(write), first.execution(write)
+        taking_over.backend.follow, paused.backend.follow = follow, fail
+        begun = asyncio.create_task(first.executor.take_over(paused, site.table, write, None))
+        await asyncio.to_thread(site.records.has_replaced.wait)
+        (own,) = site.now().writes
+        other = asyncio.create_task(second.executor.take_over(taking_over, site.table, own, None))
+        await is_followed.wait()
+        resumes.set()
+        with pytest.raises(ChangeTakenError):
+            await begun
+        await first.executor.stop()
+        paused.backend.release.assert_not_called()
+        other.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await other
+        await second.executor.stop()
+        taking_over.backend.release.assert_called_once_with(write.directory)
+
+    asyncio.run(run())
+    assert site.now() == site.table

@@ -121,7 +121,8 @@ class Rounds:
         if plan.client_vanishes:
             self._vanished[vanisher.session_id] = time.monotonic() + ABANDONED_SECONDS + self._site.times.idle_seconds
         lost = self._check_clients(before, harm)
-        self._wait_until_empty(lambda: find_leftovers(self._site, self._live(), self._tolerated()))
+        outdated_seconds = self._site.store.outdated_seconds
+        self._wait_until_empty(lambda: find_leftovers(self._site, self._live(), self._tolerated()), outdated_seconds)
         _raise(find_tracebacks(self._site))
         summary = _summarise([client.tally for client in before.sessions])
         return f"{time.monotonic() - begun:.1f} s; {summary}; {lost} sessions lost"
@@ -135,7 +136,8 @@ class Rounds:
         _raise(run_for_all(self._clients, Client.leave))
         self._clients = []
         latest = max(self._vanished.values(), default=0.0)
-        self._wait_until_empty(lambda: find_leftovers(self._site, frozenset()), max(latest - time.monotonic(), 0.0))
+        more_seconds = max(latest - time.monotonic(), self._site.store.outdated_seconds)
+        self._wait_until_empty(lambda: find_leftovers(self._site, frozenset()), more_seconds)
         _raise([*self._failures(), *find_tracebacks(self._site)])
 
     def _begin(self, random: Random) -> InitialState:

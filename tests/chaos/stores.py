@@ -20,6 +20,7 @@ from workspace.kubernetes.leases import KubernetesLeases
 from workspace.kubernetes.session_records import KubernetesSessionRecords
 from workspace.leases import Leases
 from workspace.object_store.addresses import ObjectAddress
+from workspace.object_store.contents_cache import RELIST_SECONDS
 from workspace.record_store import SessionRecords
 from workspace.storage_paths import OWN_DIRECTORY
 
@@ -39,10 +40,12 @@ class Store(ABC):
     Attributes:
         records: The session records.
         leases: The leases of the gateways.
+        outdated_seconds: How old the reaper's view of session locations may be.
     """
 
     records: SessionRecords
     leases: Leases
+    outdated_seconds = 0.0
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -96,6 +99,8 @@ class InS3(OnKubernetes):
     The S3 server keeps each key as a file, and a prefix as a directory. A directory without a file can remain, for
     example while the server cannot write, but no key shows it.
     """
+
+    outdated_seconds = RELIST_SECONDS
 
     def __init__(self, root: Path, connection: Connection, testbed: "Testbed") -> None:
         super().__init__(root, connection)

@@ -195,10 +195,11 @@ def statement_lost() -> GatewayError:
 
 
 def statement_unfinished(table: str) -> GatewayError:
-    """Return the error for a failed statement that Lodge could not undo yet."""
+    """Return the error for a statement that Lodge could neither complete nor undo yet."""
     return GatewayError(
         "LODGE_STATEMENT_UNFINISHED",
         "58000",
-        f"The statement on temporary table [{table}] failed, and Lodge could not undo it yet. Lodge retries the undo. "
-        "Check the table before you run the statement again.",
+        f"Lodge could neither complete nor undo the statement on temporary table [{table}] yet. It completes the "
+        "statement if the table shows its result, and undoes it otherwise. Check the table before you run the "
+        "statement again.",
     )

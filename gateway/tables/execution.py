@@ -116,7 +116,7 @@ class StatementExecutor:
         self._records = TableRecords(storage)
         self.views = ViewSync(storage)
         self.deletion = DirectoryDeletion(storage)
-        self._undo = Undo(storage, sessions, self.views, self.deletion)
+        self._undo = Undo(storage, sessions, self.views, self.deletion, self._complete)
         self._releases = BackgroundTasks()
 
     async def stop(self) -> None:

@@ -7,10 +7,14 @@ that undoes or completes the change then updates the view again.
 Guarantees:
 
 1. A replica that was considered lost does not undo a statement that another replica has taken over.
-2. A failed undo is retried for as long as the replica serves the session. After that, the reaper undoes the statement.
+2. A failed undo is retried for as long as the replica serves the session. After that, another process undoes or
+   completes the statement.
+3. If the first undo fails, the client is told to check the table. A change that the table shows by then is therefore
+   completed and not undone, so that what the client saw stays.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import structlog
 import tenacity
@@ -32,6 +36,8 @@ _UNDO_SECONDS = 60.0
 _MAX_RETRY_PAUSE_SECONDS = 10.0
 TRANSIENT_ERRORS = (GatewayError, OSError, TimeoutError)
 
+Complete = Callable[[Execution, TemporaryTable, PendingChange], Awaitable[Answer | None]]
+
 log = structlog.get_logger(__name__)
 
 
@@ -50,13 +56,17 @@ class Undo:
         sessions: The sessions that this replica serves.
         views: Updates the views of temporary tables.
         deletion: Deletes directories.
+        complete: Completes a published change of this replica, and returns its answer.
     """
 
-    def __init__(self, storage: Storage, sessions: Sessions, views: ViewSync, deletion: DirectoryDeletion) -> None:
+    def __init__(
+        self, storage: Storage, sessions: Sessions, views: ViewSync, deletion: DirectoryDeletion, complete: Complete
+    ) -> None:
         self._records = TableRecords(storage)
         self._sessions = sessions
         self._views = views
         self._deletion = deletion
+        self._complete = complete
         self._retries = BackgroundTasks()
 
     async def stop(self) -> None:
@@ -94,13 +104,22 @@ class Undo:
             wait=tenacity.wait_random_exponential(multiplier=0.5, max=_MAX_RETRY_PAUSE_SECONDS),
         )
         try:
-            answer: Answer | None = await attempts(self._undo_once, execution, table, change)
+            answer: Answer | None = await attempts(self._settle, execution, table, change)
             if answer is None:
                 log.info("statement_undone", table=table.name)
             else:
-                log.info("statement_was_complete", table=table.name, reason="Others use its result.")
+                log.info("statement_was_complete", table=table.name, reason="Its result was visible.")
         except (ChangeTakenError, *TRANSIENT_ERRORS) as error:
             log.info("statement_undo_given_up", table=table.name, reason=str(error))
+
+    async def _settle(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> Answer | None:
+        """Complete the change if the view shows it. Otherwise, undo it."""
+        current = same_table(await self._records.read(execution.session), table)
+        own = None if current is None else pending_change(current, change)
+        is_own = own is not None and own.is_published and own.replica == change.replica
+        if is_own and await self._views.shows(execution, table, change):
+            return await self._complete(execution, table, change)
+        return await self._undo_once(execution, table, change)
 
     async def _undo_once(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> Answer | None:
         session = execution.session

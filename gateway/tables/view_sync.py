@@ -15,15 +15,16 @@ import structlog
 from pyspark.sql.types import StructType
 
 from gateway.errors import STORAGE_UNAVAILABLE, GatewayError
+from gateway.sql.name_syntax import qualify_with_session
 from gateway.storage import Storage
 from gateway.stored_tables.storage_formats import find_storage_format
-from gateway.stored_tables.table_plans import build_scan, build_view, to_spark_path
+from gateway.stored_tables.table_plans import build_scan, build_session_table, build_view, to_spark_path
 from gateway.tables.background import run_to_completion
 from gateway.tables.changes import same_table
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
 from workspace.record_changes import find_table
-from workspace.records import PendingChange, SessionRecord, TableState, TemporaryTable
+from workspace.records import PendingChange, PendingDrop, SessionRecord, TableState, TemporaryTable
 
 _VIEW_SECONDS = 120.0
 
@@ -102,6 +103,21 @@ class ViewSync:
                 f"The backend did not respond within {_VIEW_SECONDS:.0f} s while Lodge changed the view of "
                 f"[{table.name}].",
             ) from None
+
+    async def shows(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> bool:
+        """Return whether the view of a table shows the result of a published change.
+
+        The answer is False if the backend fails, because then nobody sees the table.
+        """
+        backend = execution.backend
+        try:
+            exists = await backend.table_exists(qualify_with_session(table.name))
+            if isinstance(change, PendingDrop) or not exists:
+                return not exists and isinstance(change, PendingDrop)
+            files = await backend.list_input_files(build_session_table(table.name))
+        except GatewayError:
+            return False
+        return any(f"/{change.directory}/" in file for file in files)
 
     async def show(
         self,

@@ -26,6 +26,7 @@ from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
 from workspace.identifiers import ReplicaId, TableUuid
 from workspace.record_changes import put_table
+from workspace.record_store import RecordsUnavailableError
 from workspace.records import NO_REPLICA, PendingDrop, PendingWrite, TableState, TemporaryTable
 
 SCHEMA = json.dumps(StructType().add("id", "long").jsonValue())
@@ -33,9 +34,10 @@ FIRST, SECOND = ReplicaId("first"), ReplicaId("second")
 
 
 class CountedRecords(FileSessionRecords):
-    """Session records in files that count reads, and whose replacements can wait."""
+    """Session records in files that count reads, whose replacements can wait, and which can be unavailable."""
 
     reads = 0
+    are_unavailable = False
 
     def __init__(self, root):
         super().__init__(root)
@@ -45,9 +47,15 @@ class CountedRecords(FileSessionRecords):
 
     def read(self, name):
         self.reads += 1
+        self._check()
         return super().read(name)
 
+    def _check(self):
+        if self.are_unavailable:
+            raise RecordsUnavailableError(None, "The records are away.")
+
     def replace(self, record, version):
+        self._check()
         stored = super().replace(record, version)
         self.has_replaced.set()
         self.go_on.wait()
@@ -81,6 +89,12 @@ class Site:
         self.change(replace(self.table, writes=(write,)))
         return write
 
+    def publish_insert(self, replica):
+        write = replace(self.begin_insert(replica), is_published=True, rows=1)
+        (self.locations.create(self.record.session_uuid) / write.directory).mkdir()
+        self.change(replace(self.table, parts=(*self.table.parts, write.directory), rows=2, writes=(write,)))
+        return write
+
     def now(self):
         """Return the table in the record; None if it does not exist."""
         return next(iter(self.records.read(self.record.name).record.tables), None)
@@ -94,6 +108,7 @@ class Gateway:
         self.session = mock.Mock(uuid=site.record.session_uuid, record_name=site.record.name, lock=asyncio.Lock())
         self.is_fenced = False
         self.sessions = mock.Mock(require_lease=self._require_lease, ensure_joined=self._ensure_joined)
+        self.sessions.find.return_value = self.session
         self.sessions.peers = mock.Mock(lost={FIRST, SECOND} - {name}, observe=mock.AsyncMock())
         self.executor = StatementExecutor(name, self.storage, self.sessions, Drain())
         self.statements = OwnStatements.__new__(OwnStatements)  # it has many more parts, which following does not use
@@ -229,3 +244,37 @@ def test_gateway_releases_no_result_that_another_one_needs(site):
 
     asyncio.run(run())
     assert site.now() == site.table
+
+
+@pytest.mark.parametrize("shows_result", [True, False])
+@pytest.mark.parametrize("begin", [Site.begin_drop, Site.publish_insert])
+def test_change_that_can_be_neither_completed_nor_undone_goes_on_as_the_table_shows(site, begin, shows_result):
+    """The records disappear after the view was changed. A client is then told to check the table."""
+
+    async def run():
+        gateway = Gateway(site, SECOND)
+        change, table = begin(site, NO_REPLICA), site.now()
+        execution = gateway.execution(change)
+        backend = execution.backend
+
+        async def change_view(*arguments):
+            site.records.are_unavailable = True
+
+        backend.drop_temp_view.side_effect = backend.execute.side_effect = change_view
+        backend.table_exists = mock.AsyncMock(return_value=isinstance(change, PendingWrite) or not shows_result)
+        shown = getattr(change, "directory", "") if shows_result else site.table.uuid
+        backend.list_input_files = mock.AsyncMock(return_value=[f"file:///tmp/{shown}/part-0"])
+        with pytest.raises(GatewayError, match="LODGE_STATEMENT_UNFINISHED"):
+            await gateway.executor.complete_for(execution, table, change)
+        backend.drop_temp_view.side_effect = backend.execute.side_effect = None
+        site.records.are_unavailable = False
+        await gateway.executor._undo._retries.wait()
+
+    asyncio.run(run())
+    table = site.now()
+    if not shows_result:
+        assert table == site.table
+    elif begin is Site.begin_drop:
+        assert table is None
+    else:
+        assert (len(table.parts), table.writes) == (2, ())

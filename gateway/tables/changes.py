@@ -221,7 +221,10 @@ def complete(record: SessionRecord, table: TemporaryTable, change: PendingChange
 
 
 def complete_with_answer(record: SessionRecord, table: TemporaryTable, change: PendingChange) -> SessionRecord:
-    """Return the session record without a change that is pending, published and visible, and with its answer."""
+    """Return the session record without a change that is pending, published and visible, and with its answer.
+
+    The answer names the table as the argument does, in the spelling that Spark uses.
+    """
     answer = Answer(change.operation_id, tuple(answer_to(change, table.name).items()))
     return add_answer(complete(record, table, change), answer)
 
@@ -240,7 +243,7 @@ def undo(record: SessionRecord, table: TemporaryTable, change: PendingChange) ->
         return put_table(record, replace(current, state=TableState.READY, drop=None))
     if own.kind is WriteKind.CREATION:
         is_used = any(part != own.directory for part in current.parts) or any(each != own for each in current.writes)
-        return complete_with_answer(record, current, own) if is_used else remove_table(record, table.name)
+        return complete_with_answer(record, table, own) if is_used else remove_table(record, table.name)
     writes = tuple(each for each in current.writes if each != own)
     if not own.is_published:
         return put_table(record, replace(current, writes=writes))

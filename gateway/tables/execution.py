@@ -436,7 +436,7 @@ def _completion(
         own = None if current is None or change is None else pending_change(current, change)
         if current is None or own is None:
             return record
-        return complete_with_answer(record, current, own)
+        return complete_with_answer(record, table, own)
 
     return transition
 

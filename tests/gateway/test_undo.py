@@ -72,7 +72,7 @@ async def test_view_of_an_undone_insertion_does_not_read_its_rows(tmp_path: Path
     sessions = mock.Mock()
     sessions.find.return_value = session
     deletion = DirectoryDeletion(storage)
-    undo = Undo(storage, sessions, ViewSync(storage), deletion)
+    undo = Undo(storage, sessions, ViewSync(storage), deletion, complete=mock.AsyncMock(side_effect=AssertionError))
     records.loses_answer = loses_answer
     with suppress(UndoPendingError):
         await undo.undo(execution, table, write)

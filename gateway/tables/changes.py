@@ -292,6 +292,12 @@ def pending_change(table: TemporaryTable, change: PendingChange) -> PendingChang
     return next((each for each in table.pending_changes if _is_same_change(each, change)), None)
 
 
+def find_pending(record: SessionRecord, table: TemporaryTable, change: PendingChange) -> PendingChange | None:
+    """Return the current version of a change in a session record. None if it is no longer pending."""
+    current = same_table(record, table)
+    return None if current is None else pending_change(current, change)
+
+
 def same_table(record: SessionRecord, table: TemporaryTable) -> TemporaryTable | None:
     """Return the current version of a table. None if the table no longer exists."""
     found = find_table(record, table.name)

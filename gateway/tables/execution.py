@@ -55,6 +55,7 @@ from gateway.tables.background import BackgroundTasks, run_to_completion
 from gateway.tables.changes import (
     begin_once,
     complete_with_answer,
+    find_pending,
     hand_over,
     pending_change,
     publish,
@@ -210,7 +211,7 @@ class StatementExecutor:
 
         return await self._run_or_undo(execution, table, own, run)
 
-    async def complete_for(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> Response:
+    async def complete_for(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> None:
         """Complete a change that a lost replica published.
 
         Raises:
@@ -223,7 +224,7 @@ class StatementExecutor:
             await self._take_over(execution, table, change)
             return await self._complete(execution, table, own)
 
-        return await self._run_or_undo(execution, table, own, run)
+        await self._run_or_undo(execution, table, own, run)
 
     async def _begin(
         self, execution: Execution, change: PendingChange, begin: Callable[[SessionRecord], SessionRecord]
@@ -361,8 +362,7 @@ class StatementExecutor:
         except GatewayError as error:
             log.warning("statement_not_handed_over", table=table.name, reason=str(error))
             return
-        current = same_table(record, table)
-        if current is not None and pending_change(current, change) is not None:
+        if find_pending(record, table, change) is not None:
             log.info("statement_handed_over", table=table.name)
 
     async def _run_or_undo(

@@ -9,8 +9,8 @@ Guarantees:
 1. A replica that was considered lost does not undo a statement that another replica has taken over.
 2. A failed undo is retried for as long as the replica serves the session. After that, another process undoes or
    completes the statement.
-3. If the first undo fails, the client is told to check the table. A change that the table shows by then is therefore
-   completed and not undone, so that what the client saw stays.
+3. If the first undo fails, the client checks the table. A retry completes a change that the table shows, so that what
+   the client saw stays. It undoes every other change.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from gateway.errors import SESSION_CLOSED, GatewayError
 from gateway.sessions.registry import Sessions
 from gateway.storage import Storage
 from gateway.tables.background import BackgroundTasks
-from gateway.tables.changes import pending_change, same_table, undo
+from gateway.tables.changes import find_pending, undo
 from gateway.tables.deletion import DirectoryDeletion
 from gateway.tables.errors import ChangeTakenError
 from gateway.tables.records import TableRecords
@@ -75,7 +75,7 @@ class Undo:
         await self._retries.wait()
 
     async def undo(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> Answer | None:
-        """Undo a change. If the undo fails, retry it in the background.
+        """Undo a change. If the undo fails, complete or undo the change in the background.
 
         Returns:
             The answer of the statement if the statement was already complete. None if the change was undone.
@@ -114,8 +114,7 @@ class Undo:
 
     async def _settle(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> Answer | None:
         """Complete the change if the view shows it. Otherwise, undo it."""
-        current = same_table(await self._records.read(execution.session), table)
-        own = None if current is None else pending_change(current, change)
+        own = find_pending(await self._records.read(execution.session), table, change)
         is_own = own is not None and own.is_published and own.replica == change.replica
         if is_own and await self._views.shows(execution, table, change):
             return await self._complete(execution, table, change)
@@ -129,8 +128,7 @@ class Undo:
 
         async with asyncio.timeout(_UNDO_SECONDS):
             record = await self._records.read(session)
-            current = same_table(record, table)
-            own = None if current is None else pending_change(current, change)
+            own = find_pending(record, table, change)
             if own is None or not own.is_published or transition(record) is record:
                 record = await self._records.change(session, transition)
             else:
@@ -141,8 +139,7 @@ class Undo:
             answer = find_answer(record, change.operation_id)
             if answer is not None:
                 return answer
-            current = same_table(record, table)
-            if current is not None and pending_change(current, change) is not None:
+            if find_pending(record, table, change) is not None:
                 raise ChangeTakenError("Another replica took over the statement.")
         if isinstance(change, PendingWrite) and change.directory not in record.directories:
             await self._deletion.delete(session, [change.directory])

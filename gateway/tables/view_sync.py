@@ -112,8 +112,10 @@ class ViewSync:
         backend = execution.backend
         try:
             exists = await backend.table_exists(qualify_with_session(table.name))
-            if isinstance(change, PendingDrop) or not exists:
-                return not exists and isinstance(change, PendingDrop)
+            if isinstance(change, PendingDrop):
+                return not exists
+            if not exists:
+                return False
             files = await backend.list_input_files(build_session_table(table.name))
         except GatewayError:
             return False

@@ -23,6 +23,7 @@ Source: [architecture "Session records, leases and the reaper"].
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import chain
 
 from workspace.identifiers import RecordName, ReplicaId
 from workspace.record_store import StoredRecord
@@ -50,12 +51,14 @@ def is_adoptable(stored: StoredRecord, lost: Set[ReplicaId]) -> bool:
 
 
 def find_abandoned(stored: StoredRecord, lost: Set[ReplicaId]) -> Sequence[PendingChange]:
-    """Return the pending changes of temporary tables that only lost replicas execute.
+    """Return the pending changes that only lost replicas execute.
 
-    The reaper undoes the pending changes of permanent tables.
+    The reaper undoes the creations of permanent tables that are not published.
     """
-    changes = (change for table in stored.record.tables for change in table.pending_changes)
-    return [change for change in changes if change.replica in lost]
+    record = stored.record
+    changes = (change for table in record.tables for change in table.pending_changes)
+    creations = (write for write in record.writes if write.is_published)
+    return [change for change in chain(changes, creations) if change.replica in lost]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gateway.errors import GatewayError, table_not_found
 from gateway.tables.answers import answer_to
-from gateway.tables.errors import ChangeTakenError, StatementStartedError
+from gateway.tables.errors import ChangeTakenError, StatementStartedError, statement_lost
 from workspace.identifiers import ReplicaId, TableUuid
 from workspace.record_changes import (
     add_answer,
@@ -38,6 +38,7 @@ from workspace.records import (
 
 _MAX_PARTS = 1000
 _LOST = (("lost", True),)
+_UNKNOWN = (("unknown", True),)
 _DROPPED = "Another statement dropped the table."
 _DROPPED_WHILE_WRITING = "Another statement dropped the table while this statement was writing to it."
 
@@ -282,9 +283,42 @@ def suspect_request(record: SessionRecord, suspect: SuspectedRequest) -> Session
     return replace(after, suspects=tuple(known if each is added else each for each in after.suspects))
 
 
+def publish_permanent(record: SessionRecord, write: PendingWrite) -> SessionRecord:
+    """Return the session record with the write of a permanent table that is about to appear in its workspace.
+
+    Raises:
+        GatewayError: If another replica has undone the write.
+    """
+    current = _find_permanent(record, write)
+    if current is None or current.replica != write.replica:
+        raise statement_lost()
+    published = replace(current, is_published=True)
+    return replace(record, writes=tuple(published if each == current else each for each in record.writes))
+
+
+def give_up(record: SessionRecord, write: PendingWrite) -> SessionRecord:
+    """Return the session record without the write of a permanent table whose replica is lost.
+
+    If the write is not published, the replica cannot make the table appear any more. Otherwise, nobody knows whether
+    the table exists, and the answer of the statement says so; see :func:`is_unknown`.
+
+    Raises:
+        ChangeTakenError: If the write is different from what the caller read.
+    """
+    if write not in record.writes:
+        raise ChangeTakenError
+    without = remove_write(record, write)
+    return add_answer(without, Answer(write.operation_id, _UNKNOWN)) if write.is_published else without
+
+
+def is_unknown(answer: Answer) -> bool:
+    """Return whether an answer says that nobody knows how its operation ended; see :func:`give_up`."""
+    return answer.values == _UNKNOWN
+
+
 def remove_write(record: SessionRecord, write: PendingChange) -> SessionRecord:
     """Return the session record without the write of a permanent table."""
-    return replace(record, writes=tuple(each for each in record.writes if each != write))
+    return replace(record, writes=tuple(each for each in record.writes if not _is_same_change(each, write)))
 
 
 def pending_change(table: TemporaryTable, change: PendingChange) -> PendingChange | None:
@@ -302,6 +336,11 @@ def same_table(record: SessionRecord, table: TemporaryTable) -> TemporaryTable |
     """Return the current version of a table. None if the table no longer exists."""
     found = find_table(record, table.name)
     return found if found is not None and found.uuid == table.uuid else None
+
+
+def _find_permanent(record: SessionRecord, write: PendingWrite) -> PendingWrite | None:
+    """Return the current version of the write of a permanent table."""
+    return next((each for each in record.writes if _is_same_change(each, write)), None)
 
 
 def _restore_into_later(writes: Sequence[PendingWrite], undone: PendingWrite) -> tuple[PendingWrite, ...]:

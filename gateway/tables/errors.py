@@ -203,3 +203,13 @@ def statement_unfinished(table: str) -> GatewayError:
         "statement if the table shows its result, and undoes it otherwise. Check the table before you run the "
         "statement again.",
     )
+
+
+def permanent_table_unknown() -> GatewayError:
+    """Return the error for the creation of a permanent table whose gateway was lost in its last step."""
+    return GatewayError(
+        "LODGE_STATEMENT_UNFINISHED",
+        "58000",
+        "The gateway that created the permanent table was lost in the last step, so Lodge does not know whether the "
+        "table exists. Check the table before you run the statement again.",
+    )

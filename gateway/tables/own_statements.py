@@ -44,10 +44,10 @@ from gateway.sql.statement_error import StatementError
 from gateway.sql.statements import CreateView
 from gateway.sql_relations import find_sql, find_sql_relation
 from gateway.storage import Storage
-from gateway.tables.changes import is_lost, mark_lost
+from gateway.tables.changes import is_lost, is_unknown, mark_lost
 from gateway.tables.clones import TableCopies
 from gateway.tables.data_frame_commands import DataFrameCommands, concerns_tables
-from gateway.tables.errors import ChangeTakenError, StatementStartedError, statement_lost
+from gateway.tables.errors import ChangeTakenError, StatementStartedError, permanent_table_unknown, statement_lost
 from gateway.tables.execution import StatementExecutor
 from gateway.tables.permanent_tables import PermanentTables
 from gateway.tables.quotas import Quotas
@@ -63,7 +63,7 @@ from workspace.identifiers import ReplicaId
 from workspace.leases import LeaseObserver
 from workspace.record_changes import find_answer, find_change, is_known
 from workspace.record_store import StoredRecord
-from workspace.records import NO_REPLICA, PendingWrite, SessionRecord, TableState, TemporaryTable
+from workspace.records import NO_REPLICA, PendingChange, PendingWrite, SessionRecord, TableState, TemporaryTable
 
 _MAX_POLL_SECONDS = 1.0
 _FIRST_RETRY_SECONDS = 1.0
@@ -127,7 +127,7 @@ class OwnStatements:
         )
         self._copies = TableCopies(replica, storage, sessions, self._executor, quotas)
         authorization = Authorization(config.admins)
-        permanent = PermanentTables(
+        self._permanent = PermanentTables(
             replica,
             storage,
             sessions,
@@ -138,7 +138,7 @@ class OwnStatements:
             drain=drain,
         )
         self._administration = SessionAdministration(storage, sessions, operations, authorization, audit)
-        self._sql = SqlCommands(self._tables, permanent, self._administration)
+        self._sql = SqlCommands(self._tables, self._permanent, self._administration)
         self._commands = DataFrameCommands(self._tables)
 
     async def stop(self) -> None:
@@ -426,24 +426,40 @@ class OwnStatements:
                 if is_lost(answer):
                     execution.operation.executes = True  # no other gateway records how it ended
                     raise discovery_lost()
+                if is_unknown(answer):
+                    raise permanent_table_unknown()
                 return build_row_response(dict(answer.values))
             found = find_change(record, execution.operation.id)
             if found is None:
                 raise statement_lost()
             table, change = found
-            if await self._is_lost(change.replica, observer):
-                if table is None:
-                    raise statement_lost()
-                if await self._may_take_over(execution.session):
-                    execution.operation.executes = True
-                    try:
-                        if isinstance(change, PendingWrite) and not change.is_published:
-                            return await self._tables.take_over(execution, table, change)
-                        await self._executor.complete_for(execution, table, change)
-                        continue
-                    except ChangeTakenError:  # follow the replica that was faster
-                        execution.operation.executes = False
+            if await self._is_lost(change.replica, observer) and await self._may_take_over(execution.session):
+                execution.operation.executes = True
+                try:
+                    if response := await self._finish(execution, table, change):
+                        return response
+                    continue
+                except ChangeTakenError:  # follow the replica that was faster
+                    execution.operation.executes = False
             await asyncio.sleep(min(lease_seconds / 5, _MAX_POLL_SECONDS))
+
+    async def _finish(
+        self, execution: Execution, table: TemporaryTable | None, change: PendingChange
+    ) -> Response | None:
+        """Finish a change of a lost replica, and return its answer. None if the session record contains the answer.
+
+        Raises:
+            ChangeTakenError: If another replica was faster.
+            GatewayError: If the statement failed or was undone.
+        """
+        if isinstance(change, PendingWrite):
+            if table is None:
+                return await self._permanent.give_up(execution.session, change)
+            if not change.is_published:
+                return await self._tables.take_over(execution, table, change)
+        if table is not None:
+            await self._executor.complete_for(execution, table, change)
+        return None
 
     async def _may_take_over(self, session: Session) -> bool:
         """Join the session again if the lease had lapsed, and return whether this replica may complete its statements.

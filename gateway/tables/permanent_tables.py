@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import structlog
 
@@ -32,8 +33,8 @@ from gateway.storage import Storage
 from gateway.stored_tables.table_descriptions import TableDescription, list_permanent_tables
 from gateway.tables.answers import created, not_created, table_dropped
 from gateway.tables.background import run_to_completion
-from gateway.tables.changes import begin_once, remove_write
-from gateway.tables.errors import AlreadyExistsError, statement_lost
+from gateway.tables.changes import begin_once, give_up, publish_permanent, remove_write
+from gateway.tables.errors import AlreadyExistsError, permanent_table_unknown, statement_lost
 from gateway.tables.execution import StatementExecutor, new_directory
 from gateway.tables.new_tables import NewTable
 from gateway.tables.records import TableRecords
@@ -43,7 +44,7 @@ from gateway.tables.written_rows import written_rows
 from workspace.files.table_owners import TableOwners
 from workspace.identifiers import Principal, ReplicaId
 from workspace.record_changes import add_answer
-from workspace.records import Answer, PendingWrite, SessionRecord
+from workspace.records import Answer, PendingWrite
 from workspace.table_owners import TableOwner
 from workspace.workspaces import Workspace
 
@@ -147,7 +148,7 @@ class PermanentTables:
                 options=new.storage.options(dict(new.options)),
             )
             self._sessions.require_lease(session)
-            await self._records.change(session, lambda record: _require_pending(record, write))
+            await self._records.change(session, lambda record: publish_permanent(record, write))
             file_systems.require_responsive(workspace)
             await self._storage.change_workspace(self._publish, publication, Path(path), owner_id, owner)
         except BaseException as error:
@@ -174,6 +175,23 @@ class PermanentTables:
             log.warning("statement_undo_left", reason=str(error))
             return
         await self._executor.deletion.delete(session, [write.directory])
+
+    async def give_up(self, session: Session, write: PendingWrite) -> NoReturn:
+        """End the creation of a permanent table whose gateway is lost.
+
+        Only the lost gateway knows the table and whether it has moved the table into the workspace.
+
+        Args:
+            session: The session of the statement.
+            write: The write, as the caller read it from the session record.
+
+        Raises:
+            ChangeTakenError: If the write is different from what the caller read.
+            GatewayError: In all other cases. The error says whether the statement is undone.
+        """
+        await self._records.change(session, lambda record: give_up(record, write))
+        await self._executor.deletion.delete(session, [write.directory])
+        raise permanent_table_unknown() if write.is_published else statement_lost()
 
     async def drop(self, execution: Execution, workspace: Workspace, name: str) -> Response:
         """Drop a permanent table.
@@ -239,14 +257,3 @@ class PermanentTables:
         """Return the owners of tables. None if the default temporary workspace is in an object store."""
         workspace = self._workspaces.now.temporary
         return TableOwners(workspace.root) if workspace.is_file_based else None
-
-
-def _require_pending(record: SessionRecord, write: PendingWrite) -> SessionRecord:
-    """Return the session record unchanged if it still contains a write.
-
-    Raises:
-        GatewayError: If the write was undone because this replica was considered lost.
-    """
-    if write not in record.writes:
-        raise statement_lost()
-    return record

@@ -14,20 +14,25 @@ from unittest import mock
 import pytest
 from pyspark.sql.types import StructType
 
+from gateway.authentication.identity import Identity
 from gateway.drain import Drain
 from gateway.errors import GatewayError, fenced
+from gateway.sessions.adoption import find_abandoned
 from gateway.storage import Storage
+from gateway.stored_tables.table_plans import ROWS_WRITTEN
 from gateway.tables.errors import ChangeTakenError
 from gateway.tables.execution import StatementExecutor
 from gateway.tables.own_statements import OwnStatements
+from gateway.tables.permanent_tables import PermanentTables
 from tests.records import a_record
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
-from workspace.identifiers import ReplicaId, TableUuid
+from workspace.identifiers import Principal, ReplicaId, TableUuid
 from workspace.record_changes import put_table
 from workspace.record_store import RecordsUnavailableError
 from workspace.records import NO_REPLICA, PendingDrop, PendingWrite, TableState, TemporaryTable
+from workspace.workspaces import Workspace
 
 SCHEMA = json.dumps(StructType().add("id", "long").jsonValue())
 FIRST, SECOND = ReplicaId("first"), ReplicaId("second")
@@ -66,13 +71,15 @@ class Site:
     """The storage of a session with one table, which two gateways share."""
 
     def __init__(self, root):
+        self.root = root
         self.records, self.leases, self.locations = CountedRecords(root), FileLeases(root), FileSessionLocations(root)
         self.locations.initialise()
         directory = TableUuid(str(uuid.uuid4()))
         self.table = TemporaryTable("t", directory, TableState.READY, "parquet", (directory,), rows=1)
         record = replace(a_record(1), holders=frozenset({FIRST, SECOND}), tables=(self.table,))
         self.record = self.records.create(record).record
-        (self.locations.create(self.record.session_uuid) / directory).mkdir()
+        self.location = self.locations.create(self.record.session_uuid)
+        (self.location / directory).mkdir()
 
     def change(self, table):
         stored = self.records.read(self.record.name)
@@ -91,7 +98,7 @@ class Site:
 
     def publish_insert(self, replica):
         write = replace(self.begin_insert(replica), is_published=True, rows=1)
-        (self.locations.create(self.record.session_uuid) / write.directory).mkdir()
+        (self.location / write.directory).mkdir()
         self.change(replace(self.table, parts=(*self.table.parts, write.directory), rows=2, writes=(write,)))
         return write
 
@@ -116,6 +123,18 @@ class Gateway:
         self.statements._replica, self.statements._storage = name, self.storage
         self.statements._records, self.statements._executor = self.executor._records, self.executor
         self.statements._config = SimpleNamespace(lease_duration_seconds=15.0)
+        self.sessions.create_location = mock.AsyncMock(return_value=site.location)
+        workspaces = SimpleNamespace(now=SimpleNamespace(temporary=Workspace("tmp", site.root)))
+        self.permanent = self.statements._permanent = PermanentTables(
+            name,
+            self.storage,
+            self.sessions,
+            self.executor,
+            workspaces=workspaces,
+            authorization=mock.Mock(),
+            audit=mock.Mock(),
+            drain=Drain(),
+        )
 
     def _require_lease(self, session):
         if self.is_fenced:
@@ -278,3 +297,95 @@ def test_change_that_can_be_neither_completed_nor_undone_goes_on_as_the_table_sh
         assert table is None
     else:
         assert (len(table.parts), table.writes) == (2, ())
+
+
+class Creation:
+    """The creation of a permanent table by the first gateway, which can be paused."""
+
+    def __init__(self, site, workspace):
+        self.site, self.workspace = site, Workspace("dfs", workspace, is_writable=True)
+        self.first, self.second = Gateway(site, FIRST), Gateway(site, SECOND)
+        self.change = SimpleNamespace(operation_id="the creation")
+        self.executes, self.resumes = asyncio.Event(), asyncio.Event()
+
+    async def run(self):
+        execution = self.first.execution(self.change)
+        execution.identity = Identity(Principal("alice"))
+        execution.session.key.principal = Principal("alice")
+        execution.backend.execute = self._execute
+        new = mock.Mock(
+            if_not_exists=False, schema=mock.AsyncMock(return_value=StructType()), plan=lambda path: path, options=()
+        )
+        new.name, new.storage.name = "permanent", "parquet"
+        return await self.first.permanent.create(execution, self.workspace, new)
+
+    async def follow(self):
+        return await self.second.statements._follow(self.second.execution(self.change))
+
+    async def _execute(self, path, *, operation_id, on_progress):
+        (self.site.location / operation_id).mkdir()
+        self.executes.set()
+        await self.resumes.wait()
+        return SimpleNamespace(server_side_session_id="", observed={ROWS_WRITTEN: 1})
+
+    @property
+    def writes(self):
+        return self.site.records.read(self.site.record.name).record.writes
+
+
+def test_permanent_table_does_not_appear_after_its_statement_was_lost(site, tmp_path_factory):
+    async def run():
+        creation = Creation(site, tmp_path_factory.mktemp("workspace"))
+        statement = asyncio.create_task(creation.run())
+        await creation.executes.wait()
+        with pytest.raises(GatewayError, match="LODGE_STATEMENT_LOST"):
+            await creation.follow()
+        assert creation.writes == ()
+        creation.resumes.set()
+        with pytest.raises(GatewayError, match="LODGE_STATEMENT_LOST"):
+            await statement
+        assert not list(creation.workspace.root.iterdir())
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_permanent_table_may_exist_if_its_gateway_was_lost_in_the_last_step(site, tmp_path_factory, is_moved):
+    async def run():
+        creation = Creation(site, tmp_path_factory.mktemp("workspace"))
+        moves, goes_on = asyncio.Event(), asyncio.Event()
+        move = creation.first.storage.change_workspace
+
+        async def move_and_pause(*arguments):
+            if is_moved:
+                await move(*arguments)
+            moves.set()
+            await goes_on.wait()
+            if not is_moved:
+                await move(*arguments)
+
+        creation.first.storage.change_workspace = move_and_pause
+        creation.resumes.set()
+        statement = asyncio.create_task(creation.run())
+        await moves.wait()
+        for _ in range(2):
+            with pytest.raises(GatewayError, match="LODGE_STATEMENT_UNFINISHED"):
+                await creation.follow()
+        assert creation.writes == ()
+        goes_on.set()
+        if is_moved:
+            await statement
+        else:
+            with pytest.raises(FileNotFoundError):
+                await statement
+        assert bool(list(creation.workspace.root.iterdir())) is is_moved
+
+    asyncio.run(run())
+
+
+def test_gateways_end_the_creation_of_a_permanent_table_that_may_have_appeared(site):
+    write = PendingWrite(TableUuid(str(uuid.uuid4())), "the creation", FIRST)
+    published = replace(write, is_published=True)
+    stored = site.records.read(site.record.name)
+    abandoned = find_abandoned(replace(stored, record=replace(stored.record, writes=(write, published))), {FIRST})
+    assert abandoned == [published]

@@ -19,6 +19,7 @@ from pyspark.sql.connect.proto import base_pb2
 
 from engine.scan_signature import KEY_FILE
 from gateway.audit import Audit
+from gateway.authorization.added_files import can_name_key, unpacks_elsewhere
 from gateway.authorization.path_fence import MAX_PATH_CHARACTERS, UNKNOWN, Expansions, PathFence
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError, invalid_request
@@ -35,6 +36,8 @@ _SUBQUERIES = WordSearch(["from", "table"])
 _WORD_WITH_SLASH = re.compile(rb"(?<![^\x00-\x20\"'`,();])[^\x00-\x20\"'`,();/]*+/[^\x00-\x20\"'`,();]*+")
 _PATTERN_START = re.compile(r"[{\[\\].*", re.DOTALL)
 _FORWARDED = "forward_to_fs"
+_MARKS_OF_NAMES = (_FORWARDED.encode(), KEY_FILE.encode(), b"#", b"%")
+"""Without these, no name of an artifact is refused."""
 _SHOWN_CHARACTERS = 200
 _BYTES_PER_CHARACTER = 2  # the search for paths is faster than the parser
 
@@ -114,15 +117,17 @@ class PathChecks:
         The backend copies an artifact to the path in its name if the name begins with ``forward_to_fs``.
 
         Raises:
-            GatewayError: If an artifact would be copied into the default temporary workspace, or has the name of a key
-                that signs scans, or the message cannot be decoded or has too many fields.
+            GatewayError: If an artifact would be copied into the default temporary workspace or unpacked out of the
+                session, or has the name of a key that signs scans, or the message cannot be decoded or has too many
+                fields.
         """
-        if _FORWARDED.encode() not in data and KEY_FILE.encode() not in data:
+        if not any(mark in data for mark in _MARKS_OF_NAMES):
             return
         async with self._pools.reserve(len(data)):
-            path = await self._pools.parse(len(data), _find_refused_artifact, self._fence(), data)
-        if path is not None:
-            raise self._refused(path)
+            name = await self._pools.parse(len(data), _find_refused_artifact, self._fence(), data)
+        if name is not None:
+            is_name_refused = can_name_key(name) or unpacks_elsewhere(name)
+            raise self._refused_name(name) if is_name_refused else self._refused(name)
 
     def _find_in_settings(self, request: bytes) -> Sequence[PathText]:
         operation = _decode(base_pb2.ConfigRequest, request).operation
@@ -152,8 +157,9 @@ class PathChecks:
         return (each for each in texts if each.text and not (each.qualifier and workspaces.match(each.qualifier)))
 
     async def _check_texts(self, texts: Sequence[PathText]) -> None:
-        if name := _find_name_of_key(each.text for each in texts):
-            raise self._refused(name)
+        added = (each.text for each in texts if each.use is TextUse.ADDED)
+        if name := _find_refused_name((each.text for each in texts), added):
+            raise self._refused_name(name)
         fence, reads = self._fence(), self._workspaces.reads
         size_characters = sum(len(each.text) for each in texts)
         refused = await self._pools.parse(size_characters, _find_refused, fence, texts)
@@ -187,12 +193,21 @@ class PathChecks:
             return False
         return not directory.name.startswith(".") and build_permanent_scan(directory) is not None
 
+    def _refused_name(self, name: str) -> GatewayError:
+        shown = name[:_SHOWN_CHARACTERS]
+        if can_name_key(name):
+            reason = "Only Lodge adds keys that sign scans."
+            problem = f"The path [{shown}] contains [{KEY_FILE}]. Only Lodge adds files with this name to a session."
+            way_out = "Use another name."
+        else:
+            reason = "An archive is unpacked in its session only."
+            problem = f"Spark would unpack the archive [{shown}] outside of a directory of its own in the session."
+            way_out = "Write the name of a directory after [#]."
+        self._audit.access_refused(target="file", name=shown, reason=reason)
+        return GatewayError("LODGE_PATH_REFUSED", "42501", f"{problem} {way_out}")
+
     def _refused(self, path: str) -> GatewayError:
         shown = path[:_SHOWN_CHARACTERS]
-        if KEY_FILE in path:
-            self._audit.access_refused(target="file", name=shown, reason="Only Lodge adds keys that sign scans.")
-            problem = f"The path [{shown}] contains [{KEY_FILE}]. Only Lodge adds files with this name to a session. "
-            return GatewayError("LODGE_PATH_REFUSED", "42501", f"{problem}Use another name.")
         self._audit.access_refused(target="file", name=shown, reason="The path may lead into the temporary workspace.")
         name = self._workspaces.now.temporary.name
         if len(path) > MAX_PATH_CHARACTERS:
@@ -208,15 +223,19 @@ class PathChecks:
 
 
 def _find_refused_artifact(fence: PathFence, data: bytes) -> str | None:
-    """Return the first name of an artifact that a key could have, or else the first path that the fence refuses."""
+    """Return the first name of an artifact that Spark must not add, or else the first path that the fence refuses."""
     message = _decode(base_pb2.AddArtifactsRequest, data)
     names = (*(artifact.name for artifact in message.batch.artifacts), message.begin_chunk.name)
+    if long := next((name for name in names if len(name) > MAX_PATH_CHARACTERS), None):
+        return long
     paths = (name.removeprefix(_FORWARDED) for name in names if name.startswith(_FORWARDED))
-    return _find_name_of_key(names) or next((path for path in paths if fence.refuses(path)), None)
+    return _find_refused_name(names, names) or next((path for path in paths if fence.refuses(path)), None)
 
 
-def _find_name_of_key(paths: Iterable[str]) -> str | None:
-    return next((path for path in paths if KEY_FILE in path), None)
+def _find_refused_name(paths: Iterable[str], added: Iterable[str]) -> str | None:
+    """Return the first path that may name a key, or else the first added archive that is unpacked elsewhere."""
+    key = next((path for path in paths if can_name_key(path)), None)
+    return key or next((name for name in added if unpacks_elsewhere(name)), None)
 
 
 def _decode(kind: type[_Message], data: bytes) -> _Message:

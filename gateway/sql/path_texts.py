@@ -80,11 +80,13 @@ class TextUse(enum.Enum):
     Attributes:
         PATH: Spark uses the text as a path.
         TABLE: Like PATH, in a relation that has the form of a scan of a permanent table.
+        ADDED: Like PATH, in a statement that may add an archive, whose directory follows a ``#``.
         VALUE: The text is a value of a setting, an option or a parameter, which may be a path.
     """
 
     PATH = enum.auto()
     TABLE = enum.auto()
+    ADDED = enum.auto()
     VALUE = enum.auto()
 
 
@@ -371,9 +373,9 @@ def _find_raw_texts(sql: str, tokens: Sequence[Token]) -> Iterator[PathText]:
         if is_setting in begun:
             continue
         begun.add(is_setting)
-        use = use_of_setting(sql[token.end :]) if is_setting else TextUse.PATH
+        use = use_of_setting(sql[token.end :]) if is_setting else TextUse.ADDED
         for word in _RAW_SEPARATORS.split(sql[token.end :]):
-            if "/" in word or "\\" in word or ".." in word or VARIABLE_START in word:
+            if "/" in word or "\\" in word or ".." in word or "#" in word or VARIABLE_START in word:
                 yield PathText(_replace_variables(word), use)
 
 
@@ -395,7 +397,7 @@ def _find_added_path(sql: str, kind_end: int) -> Iterator[PathText]:
         if len(text) <= MAX_PATH_CHARACTERS:  # a longer text is refused for its length
             text = text.strip(" ;'\"")
         if text:
-            yield PathText(_replace_variables(text), TextUse.PATH)
+            yield PathText(_replace_variables(text), TextUse.ADDED)
 
 
 def _begins_statement(tokens: Sequence[Token], index: int) -> bool:

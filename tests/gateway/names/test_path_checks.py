@@ -9,6 +9,7 @@ import pytest_asyncio
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.types import StructType
 
+from engine.scan_signature import KEY_FILE
 from gateway.audit import Audit
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.errors import GatewayError
@@ -255,23 +256,57 @@ async def test_path_above_the_limit_is_refused(checks):
     assert await is_refused(checks, scan("/x" + "/a" * 500_000))
 
 
+def artifact(name: str, *, is_chunked: bool = False) -> bytes:
+    request = base_pb2.AddArtifactsRequest(session_id=SESSION)
+    if is_chunked:
+        request.begin_chunk.name = name
+    else:
+        request.batch.artifacts.add(name=name)
+    return request.SerializeToString()
+
+
 @pytest.mark.asyncio
 async def test_artifacts_that_spark_copies_into_the_workspace_are_refused(checks, root, audit):
-    def message(name: str, *, is_chunked: bool) -> bytes:
-        request = base_pb2.AddArtifactsRequest(session_id=SESSION)
-        if is_chunked:
-            request.begin_chunk.name = name
-        else:
-            request.batch.artifacts.add(name=name)
-        return request.SerializeToString()
-
     for is_chunked in (False, True):
         for name in (f"forward_to_fs{root}/x", f"forward_to_fs/a/..{root}/.lodge/sessions/x"):
             with pytest.raises(GatewayError, match="may lead into"):
-                await checks.check_artifacts(message(name, is_chunked=is_chunked))
-        for name in ("forward_to_fs/elsewhere/x", f"files{root}/x", "cache/x"):
-            await checks.check_artifacts(message(name, is_chunked=is_chunked))
+                await checks.check_artifacts(artifact(name, is_chunked=is_chunked))
+        for name in ("forward_to_fs/elsewhere/x", f"files{root}/x", "cache/x", "files/a%b#c.csv", "archives/a.zip#b/c"):
+            await checks.check_artifacts(artifact(name, is_chunked=is_chunked))
     assert len(audit.refused) == 4
+
+
+OUT_OF_THE_SESSION = ["", ".", "/", "..", "../../x", "/../x", "a/../../x", "%2e%2e/x", "%252e%252e%252fx", "..%5cx"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("directory", OUT_OF_THE_SESSION)
+async def test_archives_that_spark_unpacks_out_of_the_session_are_refused(checks, audit, directory):
+    """Spark first deletes the directory into which it unpacks an archive."""
+    for is_chunked in (False, True):
+        with pytest.raises(GatewayError, match="outside of a directory of its own"):
+            await checks.check_artifacts(artifact(f"archives/a.zip#{directory}", is_chunked=is_chunked))
+    for statement in ("add archive a.zip#{}", "add archives b.zip#b a.zip#{}", "add archive '/x/a.zip#{}'"):
+        with pytest.raises(GatewayError, match="LODGE_PATH_REFUSED"):
+            await check(checks, sql(statement.format(directory)))
+    assert len(audit.refused) == 5
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("name", [KEY_FILE, KEY_FILE.replace("-", "%2D"), KEY_FILE.replace("-", "%252D")])
+async def test_names_of_keys_are_refused(checks, name):
+    for added in (f"files/{name}1", f"archives/a.txt#{name}1", f"forward_to_fs/x/{name}1"):
+        with pytest.raises(GatewayError, match="Only Lodge adds files with this name"):
+            await checks.check_artifacts(artifact(added))
+    for statement in ("add file /x/{}1", "add file {}1", "add archive a.txt#{}1", "add archives b.zip a.txt#{}1"):
+        with pytest.raises(GatewayError, match="Only Lodge adds files with this name"):
+            await check(checks, sql(statement.format(name)))
+
+
+@pytest.mark.asyncio
+async def test_names_of_artifacts_that_are_too_long_for_paths_are_refused_without_reading_them(checks):
+    with pytest.raises(GatewayError, match="more than"):
+        await checks.check_artifacts(artifact("files/" + "%25" * 100_000))
 
 
 @pytest.mark.asyncio

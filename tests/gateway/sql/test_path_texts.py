@@ -23,7 +23,7 @@ def paths(sql, **parameters):
     return {
         found.text
         for found in find_path_texts(sql, Parameters.of_statement(sql, **parameters))
-        if found.use is TextUse.PATH
+        if found.use in {TextUse.PATH, TextUse.ADDED}
     }
 
 
@@ -245,7 +245,7 @@ def test_paths_of_later_statements_are_found():
     found = {each.text: each.use for each in find_path_texts(sql)}
     assert found["/one"] is TextUse.VALUE
     assert {"/two/with blank", "/four", "/four;five; end"} <= {
-        text for text, use in found.items() if use is TextUse.PATH
+        text for text, use in found.items() if use is TextUse.ADDED
     }
     assert "/three" in found
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from engine.error_report import ErrorReport
 from engine.errors import EngineError
+from engine.json_texts import read_json
 from engine.limits import BatchLimits
 from engine.result_set.loader import ResultSetLoader
 from engine.scan.reader import SourceFile
@@ -118,8 +119,8 @@ def read_findings(findings: Iterable[Mapping[str, Any]], count: int) -> Sequence
             else:
                 failed[number] = row["error"]
     if failed:
-        report, lines = json.loads(failed[min(failed)])
-        raise FailedDiscoveryError(ErrorReport(**report), str(lines))
+        report, lines = read_json(failed[min(failed)])
+        raise FailedDiscoveryError(ErrorReport.from_json(report), str(lines))
     found = [schema for schema in schemas if schema is not None]
     if len(found) != count:
         raise ValueError(f"Only {len(found)} of {count} files were examined.")

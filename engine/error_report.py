@@ -27,8 +27,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 from engine.errors import CONDITIONS, EngineError
+from engine.json_texts import read_json
 
 _MAX_TEXT_BYTES = 700
 _MAX_VALUE_BYTES = 400
@@ -68,6 +70,24 @@ class ErrorReport:
         condition = known.condition if known.condition in CONDITIONS else _UNKNOWN_CONDITION
         text = _shorten(" ".join(str(known).splitlines()), _MAX_TEXT_BYTES)
         return cls(condition, CONDITIONS[condition], text, _shorten_all(getattr(known, "parameters", {})))
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "ErrorReport":
+        """Return a report that another process wrote as a JSON object.
+
+        Raises:
+            ValueError: If it is not a report.
+        """
+        report = cls(**values)
+        parameters = report.parameters
+        if (
+            not all(isinstance(each, str) for each in (report.condition, report.text))
+            or CONDITIONS.get(report.condition, "") != report.sql_state
+            or not isinstance(parameters, dict)
+            or not all(isinstance(each, str) for each in parameters.values())
+        ):
+            raise ValueError("The report of an error has another form.")
+        return report
 
     def __str__(self) -> str:
         return f"[{self.condition}] {self.text} SQLSTATE: {self.sql_state} {json.dumps(dict(self.parameters))}"
@@ -129,8 +149,8 @@ def find_report(text: str) -> ErrorReport | None:
 def _parameters(encoded: str) -> Mapping[str, str] | None:
     """Return the parameters at the end of a line. Return None if the end is not a JSON object."""
     try:
-        decoded = json.loads(encoded)
-    except (ValueError, RecursionError):
+        decoded = read_json(encoded)
+    except ValueError:
         return None
     if not isinstance(decoded, dict):
         return None

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Self
 
 from engine.errors import ScanOptionError
+from engine.json_texts import MAX_JSON_CHARACTERS, read_json
 from engine.path_patterns import fixed_directory, is_pattern
 from engine.scan_signature import SIGNATURE
 from engine.suffixes import SUFFIXES, TEXT_DELIMITERS, suffix_of
@@ -154,7 +155,7 @@ class ScanSource:
         Args:
             reader: The options of the scan and of its reader, as the user wrote them.
             mentioned: The case-folded names that the statement contains. No other columns are needed. None for all
-                columns.
+                columns. Very many names count as all columns.
 
         Raises:
             ScanOptionError: If the user set an option that is reserved for the gateway.
@@ -162,8 +163,9 @@ class ScanSource:
         options = {"workspace": self.workspace, "root": self.root, "path": self.path}
         if self.excluded:
             options["excluded"] = json.dumps(self.excluded)
-        if mentioned is not None:
-            options["mentioned"] = json.dumps(sorted(mentioned))
+        names = None if mentioned is None else json.dumps(sorted(mentioned))
+        if names is not None and len(names) <= MAX_JSON_CHARACTERS:
+            options["mentioned"] = names
         for option in reader:
             if option.lower() in SOURCE_OPTIONS:
                 raise ScanOptionError(option, "cannot be specified for a path of a workspace")
@@ -200,6 +202,7 @@ class ScanSource:
 
 def _parse_array(options: Mapping[str, str], option: str) -> Sequence[str]:
     try:
-        return [str(name) for name in json.loads(options[option])]
+        return [str(name) for name in read_json(options[option])]
     except (ValueError, TypeError):
-        raise ScanOptionError(option, "must be a JSON array of strings") from None
+        limit = f"at most {MAX_JSON_CHARACTERS:,} characters"
+        raise ScanOptionError(option, f"must be a JSON array of strings with {limit}") from None

@@ -7,7 +7,7 @@ Guarantees:
 
 1. Only the expected number of columns is decoded. Their types are checked before any row is read. Dictionaries and
    compressed data are refused.
-2. Data of more than ``max_bytes`` or ``max_rows`` are refused before they are decoded.
+2. Data of more than ``max_bytes`` or ``max_rows``, or in too many batches, are refused before they are decoded.
 3. Each batch is validated completely before a value is read.
 
 Source: [arrow-ipc].
@@ -24,6 +24,10 @@ Kind = Callable[[pa.DataType], bool]
 """Whether a type is allowed for a column."""
 
 MAX_BYTES: Final = 128 * 1024 * 1024
+MAX_ROW_BYTES: Final = 64 * 1024
+"""The maximum size of all messages of an answer with one row, such as a number."""
+
+_MAX_EMPTY_BATCHES = 16
 
 _MESSAGE_HEADER, _BODY_COMPRESSION = 2, 3
 """The numbers of fields in the tables ``Message`` and ``RecordBatch`` of Arrow's metadata."""
@@ -76,7 +80,7 @@ def decode_rows(
     """
     if len(data) > max_bytes:
         raise BackendRowsError(f"The backend sent {len(data)} bytes of rows. At most {max_bytes} were expected.")
-    _refuse_compression(data)
+    _check_messages(data, max_rows + _MAX_EMPTY_BATCHES)
     rows: list[dict[str, Any]] = []
     try:
         with pa.ipc.open_stream(data) as stream:
@@ -91,6 +95,39 @@ def decode_rows(
     except (pa.ArrowException, ValueError, OSError) as error:
         raise BackendRowsError(f"The backend sent rows that cannot be decoded: {error}") from error
     return rows
+
+
+class RowReader:
+    """Decodes the rows of an answer that comes in several messages, with limits for all messages together.
+
+    Args:
+        columns: The columns, as for :func:`decode_rows`.
+        max_rows: The maximum number of rows.
+        max_bytes: The maximum number of bytes.
+        max_values: The maximum number of values in the lists of a batch.
+    """
+
+    def __init__(self, columns: Mapping[str, Kind], *, max_rows: int, max_bytes: int, max_values: int = 0) -> None:
+        self._columns = columns
+        self._rows_left, self._bytes_left = max_rows, max_bytes
+        self._max_values = max_values
+
+    def read(self, data: bytes) -> list[dict[str, Any]]:
+        """Return the rows of the next message.
+
+        Raises:
+            BackendRowsError: If the message is something else, or the limits are exceeded.
+        """
+        rows = decode_rows(
+            data,
+            self._columns,
+            max_rows=self._rows_left,
+            max_bytes=self._bytes_left,
+            max_values=self._max_values,
+        )
+        self._rows_left -= len(rows)
+        self._bytes_left -= len(data)
+        return rows
 
 
 def _check_lists(batch: pa.RecordBatch, max_values: int) -> None:
@@ -108,17 +145,23 @@ def _check_schema(schema: pa.Schema, columns: Mapping[str, Kind]) -> None:
         raise BackendRowsError(f"The backend sent the columns [{shown}]. Expected: [{', '.join(columns)}].")
 
 
-def _refuse_compression(data: bytes) -> None:
-    """Refuse compressed batches, because a few bytes can decompress to any size.
+def _check_messages(data: bytes, max_batches: int) -> None:
+    """Refuse compressed batches, because a few bytes can decompress to any size, and too many batches.
 
     Raises:
-        BackendRowsError: If a batch is compressed, or the stream is malformed.
+        BackendRowsError: If a batch is compressed, there are too many, or the stream is malformed.
     """
+    batches = 0
     try:
         reader = pa.ipc.MessageReader.open_stream(data)
         while True:
             message = reader.read_next_message()
-            if message.type == "record batch" and _has_compression(message.metadata.to_pybytes()):
+            if message.type != "record batch":
+                continue
+            batches += 1
+            if batches > max_batches:
+                raise BackendRowsError(f"The backend sent more than {max_batches} batches of rows.")
+            if _has_compression(message.metadata.to_pybytes()):
                 raise BackendRowsError("The backend sent compressed rows.")
     except StopIteration:
         return

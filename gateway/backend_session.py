@@ -41,10 +41,17 @@ from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
 from pyspark.sql.types import StructType
 
 from gateway.backend_answers import decode_answer
-from gateway.backend_rows import BackendRowsError, Kind, decode_rows, is_boolean, is_integer
+from gateway.backend_rows import MAX_ROW_BYTES, BackendRowsError, Kind, RowReader, is_boolean, is_integer
 from gateway.backends import SERVICE, Backend, require_answer
 from gateway.error_status import Metadata, condition_of
-from gateway.errors import OPERATION_NOT_FOUND, BackendError, GatewayError, SparkError, backend_failed
+from gateway.errors import (
+    OPERATION_NOT_FOUND,
+    BackendError,
+    GatewayError,
+    SparkError,
+    backend_failed,
+    long_settings,
+)
 from gateway.request_pools import INLINE_BYTES
 from gateway.session_settings import SETTING_DEFAULTS, SessionSettings
 from gateway.sql.name_syntax import quote_name
@@ -67,6 +74,7 @@ _LONGEST_PAUSE_SECONDS = 2.0
 _REPEAT_PAUSE_SECONDS = 0.2
 _IN_FLIGHT_SECONDS = 2.0
 _SHORT_STREAM_SECONDS = 1.0  # Spark ends a stream without a response after minutes
+_MAX_SETTINGS_BYTES = 65_536
 _MAX_MESSAGES = 1_000  # without rows, and the following number in each second; Spark sends one in two seconds
 _MAX_MESSAGES_A_SECOND = 10
 _MAX_METRICS = 1_000
@@ -228,9 +236,10 @@ class BackendSession:
     async def _read_row(self, plan: base_pb2.Plan, columns: Mapping[str, Kind]) -> Sequence[Mapping[str, Any]]:
         """Execute a query, and return its rows, at most one."""
         answers: list[Mapping[str, Any]] = []
+        reader = RowReader(columns, max_rows=1, max_bytes=MAX_ROW_BYTES)
 
         async def take(rows: bytes) -> None:
-            answers.extend(decode_rows(rows, columns, max_rows=1 - len(answers)))
+            answers.extend(reader.read(rows))
 
         await self.execute(plan, on_rows=take)
         return answers
@@ -310,7 +319,10 @@ class BackendSession:
         for key, default in SETTING_DEFAULTS.items():
             pair = request.operation.get_with_default.pairs.add()
             pair.key, pair.value = key, default
-        response = await self._decode(base_pb2.ConfigResponse, await self._call("Config", request))
+        answer = await self._call("Config", request)
+        if len(answer) > _MAX_SETTINGS_BYTES:
+            raise long_settings(SETTING_DEFAULTS, _MAX_SETTINGS_BYTES)
+        response = await self._decode(base_pb2.ConfigResponse, answer)
         self._server_side_session_id = response.server_side_session_id or self._server_side_session_id
         values = {pair.key: pair.value for pair in response.pairs}
         if not values.keys() >= SETTING_DEFAULTS.keys():

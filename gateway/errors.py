@@ -17,7 +17,7 @@ Source: [spark-error-conditions], [spark-connect-client].
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -223,6 +223,16 @@ def backend_failed(address: str, words: str) -> GatewayError:
         f"Backend {address} failed: {words or 'it returned no reason'}. Run the statement again. If it fails again, "
         "see the log of the Spark driver for the reason.",
         {"backend": address, "reason": words},
+    )
+
+
+def long_settings(names: Iterable[str], max_bytes: int) -> GatewayError:
+    """Return the error for a session whose settings are too long to read for each statement."""
+    return GatewayError(
+        "LODGE_LIMIT_REACHED",
+        "53400",
+        f"The values of the settings [{', '.join(names)}] have more than {max_bytes:,} bytes, which is the maximum. "
+        "Unset those that are long.",
     )
 
 

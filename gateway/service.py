@@ -416,7 +416,9 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             )
             resolved = ResolvedAnalysis(data)
         answer = await forward_unary(call.backend, call.method, resolved.data, call.context)
-        return add_scans_to_analysis(answer, resolved.scans) if resolved.scans else answer
+        if not resolved.scans:
+            return answer
+        return await add_scans_to_analysis(answer, resolved.scans, call.backend.address)
 
     async def _reattach_execute(self, call: "_Call") -> None:
         message = call.request.decode(base_pb2.ReattachExecuteRequest)

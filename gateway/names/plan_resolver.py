@@ -39,6 +39,7 @@ from gateway.names.sql_text_resolver import SqlTextResolver
 from gateway.scans.scan_summary import ScanSummary
 from gateway.scans.single_use import find_single_uses
 from gateway.scans.spark_readers import may_replace_scans
+from gateway.sql.column_pruning import add_names_of_expressions
 from gateway.sql.name_syntax import qualify_with_session, quote_name
 from gateway.sql_relations import read_parameters, read_sql_command, remove_positional_parameters
 from workspace.name_comparison import comparable_name
@@ -100,6 +101,15 @@ class PlanResolver(NameLookup):
         return await self.scans.count_pruned_files(plan.root, scans, self.settings.dialect)
 
 
+def _read_expression(message: Message) -> str:
+    """Return the text of an expression of a DataFrame that names columns. Empty for any other message."""
+    if isinstance(message, _Expression.UnresolvedAttribute):
+        return message.unparsed_identifier
+    if isinstance(message, _Expression.ExpressionString):
+        return message.expression
+    return ""
+
+
 def _find_executed(message: Message) -> Message:
     """Return the plan that a request explains. Return any other message unchanged."""
     if isinstance(message, base_pb2.AnalyzePlanRequest) and message.HasField("explain"):
@@ -115,6 +125,7 @@ class _PlanResolution:
         self._texts = SqlTextResolver(lookup)
         self._aliases = frozenset[str]()
         self._commands = frozenset[int]()
+        self._expressions = list[str]()
         self._by_kind: dict[str, Callable[..., bool]] = {
             commands_pb2.SqlCommand.DESCRIPTOR.full_name: self._resolve_text_of_old_client,
             commands_pb2.WriteStreamOperationStart.DESCRIPTOR.full_name: self._refuse_stream,
@@ -132,6 +143,8 @@ class _PlanResolution:
         relations = (message for message in found if isinstance(message, relations_pb2.Relation))
         own = (relation.subquery_alias.alias for relation in relations if relation.HasField("subquery_alias"))
         self._aliases = frozenset(comparable_name(alias) for alias in (*own, *aliases))
+        self._expressions = [text for message in found if (text := _read_expression(message))]
+        self._texts = SqlTextResolver(self._lookup, self._expressions)
         changed = False
         for message in found:
             changed |= self._by_kind[message.DESCRIPTOR.full_name](message)
@@ -275,6 +288,7 @@ class _PlanResolution:
             mentioned = ScanSource.mentioned_in(options)
         except ScanOptionError as error:
             raise GatewayError("LODGE_SCAN_OPTIONS", "22023", str(error)) from error
+        mentioned = add_names_of_expressions(mentioned, self._expressions)
         _replace_relation(relation, self._lookup.build_scan(workspace, [path], options=own, mentioned=mentioned))
         return True
 

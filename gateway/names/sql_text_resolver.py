@@ -74,10 +74,12 @@ class SqlTextResolver:
 
     Args:
         lookup: The names of the session.
+        expressions: The names of columns and the expressions in operations of a DataFrame on the texts.
     """
 
-    def __init__(self, lookup: NameLookup) -> None:
+    def __init__(self, lookup: NameLookup, expressions: Sequence[str] = ()) -> None:
         self._lookup = lookup
+        self._expressions = expressions
         self._dialect = lookup.settings.dialect
         self._embedded = EmbeddedStatements(lookup)
 
@@ -176,7 +178,7 @@ class SqlTextResolver:
     def _resolve_references(
         self, tokens: Sequence[Token], references: Sequence[Reference], replacements: _Replacements
     ) -> None:
-        statement = StatementScans(tokens, references)
+        statement = StatementScans(tokens, references, self._expressions)
         is_plain = tokens[0].keyword == "ANALYZE"  # column statistics do not allow qualified names
         for reference in sorted(references, key=lambda reference: not reference.is_table):
             replaced = self._resolve_reference(reference, statement, replacements.scans, is_plain=is_plain)

@@ -18,7 +18,7 @@ from engine.file_scan import FileConflictError
 from engine.scan_source import FORMAT, TASK
 from engine.spark_discovery import COLUMN, DISCOVER, LOCATE, OTHERS
 from engine.storage.listed_file import ListedFile
-from gateway.backend_rows import MAX_BYTES, BackendRowsError, decode_rows, is_bytes, is_integers, is_text
+from gateway.backend_rows import MAX_BYTES, MAX_ROW_BYTES, BackendRowsError, RowReader, is_bytes, is_integers, is_text
 from gateway.backend_session import BackendSession, OnProgress
 from gateway.errors import GatewayError, backend_failed
 from gateway.pools import Pool
@@ -59,13 +59,12 @@ async def find_schemas(
     plan = await threads.run_or_abandon(_build_plan, {**options, TASK: DISCOVER}, files)
     findings: list[Mapping[str, Any]] = []
 
-    rows_left, bytes_left = len(files), MAX_BYTES  # each row names a file, and no file is named twice
+    count = len(files)
+    # each row names a file, and no file is named twice
+    reader = RowReader(_COLUMNS, max_rows=count, max_bytes=MAX_BYTES, max_values=count)
 
     def take(rows: bytes) -> None:
-        nonlocal rows_left, bytes_left
-        found = decode_rows(rows, _COLUMNS, max_rows=rows_left, max_bytes=bytes_left, max_values=len(files))
-        rows_left -= len(found)
-        bytes_left -= len(rows)
+        found = reader.read(rows)
         findings.extend(found)
         for row in found:
             if row["error"] is None:
@@ -77,7 +76,7 @@ async def find_schemas(
 
     try:
         await backend.execute(plan, on_rows=take_in_thread, on_progress=on_progress)
-        return await threads.run_or_abandon(read_findings, findings, len(files))
+        return await threads.run_or_abandon(read_findings, findings, count)
     except (BackendRowsError, pa.ArrowException, ValueError, KeyError, TypeError, IndexError) as error:
         raise _unexpected(backend, error) from error
 
@@ -92,9 +91,10 @@ async def find_place(backend: BackendSession, options: Mapping[str, str], confli
     others = base64.b64encode(encode_schema(conflict.others)).decode()
     of_conflict = {TASK: LOCATE, COLUMN: conflict.error.column, OTHERS: others}
     found: list[Mapping[str, Any]] = []
+    reader = RowReader(_COLUMNS, max_rows=1, max_bytes=MAX_ROW_BYTES, max_values=1)
 
     async def take(rows: bytes) -> None:
-        found.extend(decode_rows(rows, _COLUMNS, max_rows=1 - len(found), max_values=1))
+        found.extend(reader.read(rows))
 
     try:
         await backend.execute(_build_plan({**options, **of_conflict}, [conflict.file]), on_rows=take)

@@ -4,21 +4,27 @@ from collections.abc import Sequence
 
 from pyspark.sql.connect.proto import base_pb2
 
+from gateway.backend_answers import decode_answer
 from gateway.backend_rows import BackendRowsError, decode_rows, is_text
+from gateway.errors import GatewayError
 from gateway.responses import Response, build_row_response
 from gateway.scans.scan_summary import ScanSummary, describe_scans
 
 _PLAN_COLUMN = "plan"
 
 
-def add_scans_to_analysis(answer: bytes, scans: Sequence[ScanSummary]) -> bytes:
+async def add_scans_to_analysis(answer: bytes, scans: Sequence[ScanSummary], address: str) -> bytes:
     """Return the answer to ``DataFrame.explain`` with a text about its scans. Return any other answer unchanged.
 
     Args:
         answer: An encoded ``AnalyzePlanResponse``.
         scans: The scans.
+        address: The address of the backend.
     """
-    message = base_pb2.AnalyzePlanResponse.FromString(answer)
+    try:
+        message = await decode_answer(base_pb2.AnalyzePlanResponse, answer, address)
+    except GatewayError:
+        return answer
     if not message.HasField("explain"):
         return answer
     message.explain.explain_string += describe_scans(scans)

@@ -4,6 +4,9 @@ Spark tells a Python data source which rows a query needs, but not which columns
 columns. Only Spark can resolve the names in a statement. However, a column is certainly not needed if its name does not
 occur anywhere in the statement.
 
+A condition or an order that a DataFrame adds to a statement can use columns that the statement does not select. Their
+names count as mentioned, too.
+
 Guarantee: a skipped column is never needed. If in doubt, the scan reads all columns.
 
 Source: [spark-sql-grammar selectClause], [spark-sql-grammar primaryExpression],
@@ -11,8 +14,8 @@ Source: [spark-sql-grammar selectClause], [spark-sql-grammar primaryExpression],
 """
 
 import re
-from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
 
 from gateway.sql.lexer import Token, TokenKind
@@ -20,6 +23,9 @@ from gateway.sql.lexer import Token, TokenKind
 _DOUBTFUL = frozenset(
     {"NATURAL", "IDENTIFIER", "IMMEDIATE", "TABLE", "TRANSFORM", "MAP", "REDUCE", "PIVOT", "UNPIVOT", "BEGIN"}
 )
+_BEFORE_BRACKET = frozenset({"WHERE", "ON", "JOIN", "USING", "HAVING"})
+"""Keywords after a reference that are no alias."""
+
 _MAY_BE_PATTERN = re.compile(r"[^\w\s-]")
 _WORD = re.compile(r"\w+")
 _MAX_NAMES, _MAX_CHARACTERS = 1000, 32 * 1024
@@ -41,8 +47,8 @@ def find_mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, i
     """
     names: set[str] = set()
     words = _outside(tokens, spans)
-    if _has_bare_from(words) or not any(token.keyword == "SELECT" for token in words):
-        return None  # for example DESCRIBE and SHOW COLUMNS, which need all columns without naming them
+    if _needs_all_columns(words) or any(_are_columns_renamed(tokens, end) for _, end in spans):
+        return None
     for index, token in enumerate(words):
         if token.keyword in _DOUBTFUL or token.kind in (TokenKind.UNKNOWN, TokenKind.URI):
             return None
@@ -56,10 +62,50 @@ def find_mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, i
             names.update(word.casefold() for word in _WORD.findall(token.value))
         elif token.value:
             names.add(token.value.casefold())
-    characters = sum(map(len, names))
-    is_small = len(names) <= _MAX_NAMES and characters <= _MAX_CHARACTERS
-    is_small = is_small and characters * len(spans) <= _MAX_COPIED_CHARACTERS
+    is_small = sum(map(len, names)) * len(spans) <= _MAX_COPIED_CHARACTERS
+    return _limited(names) if is_small else None
+
+
+def add_names_of_expressions(mentioned: frozenset[str] | None, texts: Iterable[str]) -> frozenset[str] | None:
+    """Return the names that a statement or the DataFrame operations on it mention.
+
+    Args:
+        mentioned: The names that the statement mentions; None for all.
+        texts: The names of columns and the expressions in these operations.
+    """
+    names = set(mentioned or ())
+    for text in texts if mentioned is not None else ():
+        if "``" in text:
+            return None
+        names.update(word.casefold() for word in _WORD.findall(text))
+        names.update(part.casefold() for part in text.split("`") if "`" in text)
+    return None if mentioned is None else _limited(names)
+
+
+def _limited(names: Collection[str]) -> frozenset[str] | None:
+    is_small = len(names) <= _MAX_NAMES and sum(map(len, names)) <= _MAX_CHARACTERS
     return frozenset(names) if is_small else None
+
+
+def _are_columns_renamed(tokens: Sequence[Token], end: int) -> bool:
+    """Return whether the columns of a reference may have other names, as in ``t AS u(x, y)``, which follow by position.
+
+    Args:
+        tokens: All tokens of the statement.
+        end: The end of the reference.
+    """
+    index = bisect_left(tokens, end, key=lambda token: token.start)
+    following = [token for token in tokens[index : index + 3] if token.keyword != "AS"]
+    if following and following[0].keyword == "TABLESAMPLE":
+        return True
+    if len(following) < 2 or not following[0].is_name or following[0].keyword in _BEFORE_BRACKET:
+        return False
+    return following[1].is_symbol("(")
+
+
+def _needs_all_columns(words: Sequence[Token]) -> bool:
+    """Return whether a statement is, for example, DESCRIBE or SHOW COLUMNS, which need columns without naming them."""
+    return _has_bare_from(words) or not any(token.keyword == "SELECT" for token in words)
 
 
 def _outside(tokens: Sequence[Token], spans: Collection[tuple[int, int]]) -> Sequence[Token]:

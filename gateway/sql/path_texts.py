@@ -17,12 +17,12 @@ Source: [spark-sql-grammar].
 """
 
 import enum
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from engine.json_texts import read_json
 from gateway.authorization.path_fence import MAX_PATH_CHARACTERS, UNKNOWN
 from gateway.sql.execute_immediate import find_execute_immediate
 from gateway.sql.identifier_clauses import resolve_identifier_clauses
@@ -129,8 +129,8 @@ def read_option(key: str, value: str) -> Iterator[PathText]:
     if key.lower() != _LIST_KEY:
         return
     try:
-        items = json.loads(value)
-    except (ValueError, RecursionError):
+        items = read_json(value)
+    except ValueError:
         items = None
     for item in items if isinstance(items, list) else (UNKNOWN,):
         yield PathText(item if isinstance(item, str) else UNKNOWN, use)

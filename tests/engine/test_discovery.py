@@ -1,6 +1,7 @@
 """The findings of tasks that examine files. Numbers in comments are the guarantees of ``engine.discovery``."""
 
 import itertools
+import json
 import subprocess
 import sys
 
@@ -57,6 +58,27 @@ def test_findings_that_do_not_cover_each_file_once_are_refused(numbers):  # 3
     rows = [{"files": [number], "schema": b"", "error": None} for number in numbers]
     with pytest.raises(ValueError, match="examined"):
         read_findings(rows, 2)
+
+
+REPORT = {"condition": "LODGE_UNREADABLE_FILE", "sql_state": "58030", "text": "x", "parameters": {}}
+ERRORS = [
+    "[[],[],[]]",
+    json.dumps([{**REPORT, "condition": "SPARK_ERROR"}, ""]),
+    json.dumps([{**REPORT, "sql_state": "00000"}, ""]),
+    json.dumps([{**REPORT, "text": 1}, ""]),
+    json.dumps([{**REPORT, "parameters": {"a": 1}}, ""]),
+    json.dumps([{**REPORT, "other": 1}, ""]),
+    json.dumps([REPORT, "x" * 100_000]),
+    "[" * 60_000,
+    "[" + "[]," * 1_000_000 + "[]]",
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=range(len(ERRORS)))
+def test_error_of_another_form_is_refused(error):
+    """Whoever controls the backend writes it."""
+    with pytest.raises((ValueError, TypeError)):
+        read_findings([{"files": [0], "schema": None, "error": error}], 1)
 
 
 def test_metadata_of_a_schema_survives():

@@ -5,7 +5,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from gateway.backend_rows import BackendRowsError, decode_rows, is_bytes, is_integers, is_text
+from gateway.backend_rows import BackendRowsError, RowReader, decode_rows, is_bytes, is_integers, is_text
 
 COLUMNS = {"files": is_integers, "schema": is_bytes, "error": is_text}
 ROWS = [{"files": [1, 2], "schema": b"\x00\x01", "error": None}, {"files": [], "schema": None, "error": "ä"}]
@@ -95,6 +95,26 @@ def test_compressed_rows_are_refused(compression: str) -> None:
     batch = pa.RecordBatch.from_pylist([{**ROWS[0], "error": "a" * 1_000_000}], SCHEMA)
     with pytest.raises(BackendRowsError, match="compressed"):
         decode(encode(batch, compression=compression))
+
+
+def test_too_many_empty_batches_are_refused() -> None:
+    empty = pa.RecordBatch.from_pylist([], SCHEMA)
+    assert decode(encode(*[empty] * 20)) == []
+    with pytest.raises(BackendRowsError, match="batches"):
+        decode(encode(*[empty] * 100))
+
+
+def test_limits_hold_for_all_messages_together() -> None:
+    data = encode(pa.RecordBatch.from_pylist(ROWS, SCHEMA))
+    reader = RowReader(COLUMNS, max_rows=5, max_bytes=10 * len(data), max_values=10)
+    assert reader.read(data) + reader.read(data) == ROWS + ROWS
+    with pytest.raises(BackendRowsError, match="more than 1 rows"):
+        reader.read(data)
+    reader = RowReader(COLUMNS, max_rows=100, max_bytes=2 * len(data), max_values=10)
+    reader.read(data)
+    reader.read(data)
+    with pytest.raises(BackendRowsError, match="At most 0"):
+        reader.read(data)
 
 
 def test_too_many_rows_or_bytes_are_refused() -> None:

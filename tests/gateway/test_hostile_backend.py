@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc, types_pb2
 
+from gateway.session_settings import SETTING_DEFAULTS
 from tests.gateway.hostile_backend import HostileBackend
 
 pytestmark = pytest.mark.slow
@@ -28,6 +29,7 @@ STATEMENTS = (
     "select * from dfs.`a.csv` with (header = true)",
     "explain select * from dfs.`a.csv` with (header = true)",
     "create temporary table t as select 1 as id",
+    "create temporary table other.t as select 1 as id",
 )
 MEBIBYTE = 2**20
 
@@ -45,8 +47,8 @@ def gateway(start_lodge, backend):
     return gateway
 
 
-def ended(gateway, text):
-    """Return how a statement of a new session ends: the code of its error; None without an error."""
+def error_of(gateway, text):
+    """Return the error with which a statement of a new session ends; None without an error."""
     request = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()), operation_id=str(uuid.uuid4()))
     request.user_context.user_id = "eve"
     request.plan.command.sql_command.input.sql.query = text
@@ -56,8 +58,14 @@ def ended(gateway, text):
             for _ in stub.ExecutePlan(request, timeout=STATEMENT_SECONDS):
                 pass
         except grpc.RpcError as error:
-            return error.code()
+            return error
         return None
+
+
+def ended(gateway, text):
+    """Return the code of the error with which a statement of a new session ends; None without an error."""
+    error = error_of(gateway, text)
+    return None if error is None else error.code()
 
 
 def end_of_forwarded_call(gateway):
@@ -112,9 +120,9 @@ def rows(data, count=1):
     return raw(answer.SerializeToString(), complete.SerializeToString())
 
 
-def findings(damage=None):
+def findings(damage=None, error=None):
     """Return rows with the columns of a discovery, whose bytes are damaged at random."""
-    table = pa.table({"files": [[0]], "schema": [b"x" * 100], "error": pa.array([None], pa.string())})
+    table = pa.table({"files": [[0]], "schema": [b"x" * 100], "error": pa.array([error], pa.string())})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -211,6 +219,22 @@ def explanation(text):
     return raw(answer.SerializeToString())
 
 
+def long_settings(length):
+    answer = base_pb2.ConfigResponse(server_side_session_id="server")
+    for key in SETTING_DEFAULTS:
+        answer.pairs.add(key=key, value="," * length)
+    return raw(answer.SerializeToString())
+
+
+def empty_batches(count):
+    sink = pa.BufferOutputStream()
+    batch = pa.RecordBatch.from_pylist([], pa.schema([("exists", pa.bool_())]))
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        for _ in range(count):
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
 def settings(count):
     answer = base_pb2.ConfigResponse(server_side_session_id="server")
     for number in range(count):
@@ -241,6 +265,8 @@ ATTACKS = {
     "streams without an answer": lambda: {"ExecutePlan": nothing, "ReattachExecute": nothing},
     "rows that cannot be decoded": lambda: {"ExecutePlan": rows(b"\xff" * 100)},
     "rows with false offsets": lambda: {"ExecutePlan": rows(lying_offsets(), 3)},
+    "batches without rows": lambda: {"ExecutePlan": rows(empty_batches(200_000))},
+    "findings with a long error": lambda: {"ExecutePlan": rows(findings(error="[" + "[]," * (8 * MEBIBYTE) + "[]]"))},
     "rows of other columns": lambda: {"ExecutePlan": rows(findings()[:8] + bytes(64))},
     "responses that cannot be decoded": lambda: {"ExecutePlan": raw(b"\xff" * 100)},
 }
@@ -277,3 +303,13 @@ def test_damaged_findings_never_end_the_gateway(gateway, backend):
         backend.answers = {}
     assert gateway.process.poll() is None
     assert unforeseen(gateway) == before
+
+
+def test_long_settings_are_refused_before_they_are_read(gateway, backend):
+    backend.answers = {"Config": long_settings(MEBIBYTE)}
+    try:
+        error = error_of(gateway, STATEMENTS[-1])
+    finally:
+        backend.answers = {}
+    assert "LODGE_LIMIT_REACHED" in error.details()
+    assert "spark.sql.session.timeZone" in error.details()

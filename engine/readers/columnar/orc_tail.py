@@ -18,6 +18,7 @@ _KINDS = (
 )
 _JULIAN_GREGORIAN, _PROLEPTIC_GREGORIAN = 1, 2
 _VARINT, _FIXED_64, _BYTES = 0, 1, 2
+_VARINT_BITS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +108,16 @@ def _varints(packed: bytes) -> Iterator[int]:
 
 
 def read_varint(message: bytes, position: int) -> tuple[int, int]:
-    """Return the varint that begins at a position, and the position after the varint."""
-    number = shift = 0
-    while True:
+    """Return the varint that begins at a position, and the position after the varint.
+
+    Raises:
+        IndexError: If the message ends before, or the varint has more than 64 bits.
+    """
+    number = 0
+    for shift in range(0, _VARINT_BITS, 7):
         byte = message[position]
         number |= (byte & 127) << shift
-        position, shift = position + 1, shift + 7
+        position += 1
         if byte < 128:
             return number, position
+    raise IndexError("The varint has more than 64 bits.")

@@ -78,7 +78,10 @@ class _Cursor:
     def skip_lines(self, count: int) -> None:
         for _ in range(count):
             if not len(self._block.data):
-                self._block = self._blocks.next() or self._block
+                block = self._blocks.next()
+                if block is None:
+                    return
+                self._block = block
             self._advance((find(self._block.data, LINE_FEED) + 1) or len(self._block.data))
 
     def read_names(self, dialect: Dialect, max_row_bytes: int) -> tuple[str, ...]:

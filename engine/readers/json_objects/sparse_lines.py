@@ -16,7 +16,9 @@ LONG_LINE_BYTES = 64 * 1024
 
 _CELLS_OF_VALUE = 50
 _LEAST_OBJECT_BYTES = 8
-_NAME = re.compile(rb'"((?:[^"\\]|\\.)*+)"\s*+:', re.DOTALL)
+_STRING = re.compile(rb'"((?:[^"\\]|\\.)*+)(?:"(\s*+:)?+|\\?+\Z)', re.DOTALL)
+"""A whole string, so that no search begins within it, and whether it is a name."""
+
 _OPENING, _COLON = ord("{"), ord(":")
 
 
@@ -30,4 +32,4 @@ def is_sparse(data: ByteArray, names: int) -> bool:
 
 def count_names(line: ByteArray) -> int:
     """Return the number of different names in a line, at any depth."""
-    return len({match[1] for match in _NAME.finditer(line.tobytes())})
+    return len({match[1] for match in _STRING.finditer(line.tobytes()) if match[2]})

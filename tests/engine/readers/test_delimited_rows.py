@@ -104,6 +104,7 @@ def test_any_text_with_header_is_read_as_by_python_csv(memory_file, text, make_r
         ("a\tb\n", {"delimiter": "\\t"}, [["a", "b"]]),
         ("one\ntwo\na,b\n", {"skip_lines": 2}, [["a", "b"]]),
         ("one\n", {"skip_lines": 2}, []),
+        ("one\n", {"skip_lines": 10**18}, []),
         ("\ufeffa,b\n", {}, [["a", "b"]]),
         ("\n\na\n\n", {}, [["a"]]),
         ('""\n', {}, [[""]]),

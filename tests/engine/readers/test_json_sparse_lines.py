@@ -39,3 +39,13 @@ def test_names_are_counted_as_json_reads_them():
     line = as_byte_array(rb'{"a": {"b\"c": 1, "a" : ":"}, "d":"e: \"f\": "}')
     assert count_names(line) == 3
     assert not is_sparse(line, 10_000)
+    assert count_names(as_byte_array(rb'{"a": 1, "b": "c\": d')) == 2
+    assert count_names(as_byte_array(b'{"a": 1, "b\\')) == 1
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("end", ['"}', ""])
+def test_names_in_a_text_with_many_quotes_are_counted_in_linear_time(end):
+    """In quadratic time, this would take hours."""
+    line = as_byte_array(b'{"id": 1, "payload": "' + rb"{\"a\": \"b\"}" * 200_000 + end.encode())
+    assert count_names(line) == 2

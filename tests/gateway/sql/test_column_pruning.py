@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.sql.column_pruning import find_mentioned_names
+from gateway.sql.column_pruning import add_names_of_expressions, find_mentioned_names
 from gateway.sql.lexer import tokenize
 from gateway.sql.parameters import Parameters, StringEvaluator
 
@@ -70,6 +70,27 @@ def test_mentioned_columns_are_found(sql, wanted):
 )
 def test_statement_that_may_need_any_column_reads_all(sql):
     assert names(sql) is None
+
+
+@pytest.mark.parametrize("alias", ["as t(x, y)", "t(x, y)", "`t` (x)", "tablesample (10 rows) as t(x, y)"])
+def test_reference_whose_columns_get_other_names_reads_all(alias):
+    assert names(f"select x from {SCAN} {alias}") is None
+
+
+@pytest.mark.parametrize(
+    "clause", ["where (x > 1)", "as t where (x > 1)", "t join v on (t.x = v.x)", "join (select 1)"]
+)
+def test_brackets_after_a_reference_may_be_something_else(clause):
+    assert "x" in names(f"select x from {SCAN} {clause}")
+
+
+def test_names_of_data_frame_operations_are_mentioned():
+    mentioned = frozenset({"a"})
+    assert add_names_of_expressions(mentioned, ["B", "t.`c d`.e", "f > 'g'"]) >= {"a", "b", "c d", "e", "f"}
+    assert add_names_of_expressions(mentioned, []) == mentioned
+    assert add_names_of_expressions(mentioned, ["`a``b`"]) is None
+    assert add_names_of_expressions(mentioned, [f"c{number}" for number in range(2000)]) is None
+    assert add_names_of_expressions(None, ["a"]) is None
 
 
 def test_tokens_in_any_span_are_no_columns():

@@ -52,6 +52,8 @@ _UUID_CHARACTERS = frozenset("0123456789abcdef-")
 _PROCESS_LINKS = ("root", "cwd", "fd", "map_files")
 _MAX_ALTERNATIVES = 256
 _FREE_CHARACTERS = 16 * 1024
+_PART = re.compile(r"[^/]+")
+_PIECE_CHARACTERS = 65_536
 MAX_PATH_CHARACTERS = 4096
 """The longest path that Linux accepts. Paths in object stores are shorter."""
 
@@ -120,7 +122,7 @@ class PathFence:
         if is_long and not is_value:
             return True
         expansions = expansions or Expansions(len(text))
-        spellings = {text, unquote(text)}
+        spellings = {text, _decode(text)}
         return any(
             self._refuses_location(location, is_value=is_value)
             for spelling in spellings
@@ -171,6 +173,30 @@ class PathFence:
         if len(parts) > 1 and _matches(parts[0], "proc"):
             return any(_matches(part, link) for part in parts[1:] for link in _PROCESS_LINKS)
         return any(_reaches(parts, root, is_value=is_value) for root in self._directories)
+
+
+def _decode(text: str) -> str:
+    """Return a text without percent-encoded characters. No other thread runs while a piece is decoded."""
+    if "%" not in text:
+        return text
+    pieces, begin = [], 0
+    while begin < len(text):
+        end = _end_of_piece(text, begin + _PIECE_CHARACTERS)
+        pieces.append(unquote(text[begin:end]))
+        begin = end
+    return "".join(pieces)
+
+
+def _end_of_piece(text: str, end: int) -> int:
+    """Return the last position up to the given one that does not lie in an encoded character."""
+    if end >= len(text):
+        return len(text)
+    escape = text.rfind("%", end - 2, end)
+    end = escape if escape >= 0 else end
+    for _ in range(3):  # the bytes of a character after the first
+        if text[end] == "%" and text[end + 1 : end + 2] in set("89abAB") and text[end - 3] == "%":
+            end -= 3
+    return end
 
 
 def _follow_links(path: str) -> Sequence[str] | None:
@@ -285,7 +311,8 @@ def _location(scheme: str, authority: str, path: str) -> _Location:
     parts: list[str] = []
     leaves = False
     is_absolute = path.startswith("/") or bool(authority)
-    for part in re.split(r"/+", path):
+    for match in _PART.finditer(path):  # one by one, because no other thread runs while re.split reads a long text
+        part = match[0]
         name = _ESCAPED.sub(r"\1", part)  # Hadoop reads \.\. as the directory above
         if name in ("", "."):
             continue

@@ -193,6 +193,13 @@ def test_long_path_is_refused_and_a_long_value_is_not() -> None:
     assert FENCE.refuses("/srv/lodge/tmp/" + "./" * MAX_PATH_CHARACTERS, is_value=True)
 
 
+def test_long_values_are_decoded_like_short_ones() -> None:
+    fence = PathFence([Path("/srv/lödge/tmp")])
+    encoded = "".join(f"%{byte:02x}" for byte in "/srv/lödge/tmp/x".encode())
+    for before in range(65_536 - len(encoded) - 2, 65_537):
+        assert fence.refuses(f"{'%2f' * (before // 3)}{'/' * (before % 3)}{encoded}", is_value=True), before
+
+
 def test_alternatives_of_all_texts_of_a_request_have_one_limit() -> None:
     expansions = Expansions()
     text = "/data/{a,b}{a,b}{a,b}{a,b}"

@@ -1,7 +1,12 @@
 """Scans that a client makes up itself, and those that its gateway plans, at a real Spark."""
 
+import zipfile
+import zlib
+
+import grpc
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.datasource import DataSource
 
 from engine.scan_signature import KEY_BYTES, KEY_FILE
@@ -54,6 +59,31 @@ def test_client_cannot_add_a_key(lodge, connect, tmp_path):
     ):
         with pytest.raises(Exception, match="LODGE_PATH_REFUSED"):
             add()
+
+
+def send_archive(spark, name, data):
+    request = base_pb2.AddArtifactsRequest(session_id=spark.client._session_id)
+    artifact = request.batch.artifacts.add(name=name)
+    artifact.data.data, artifact.data.crc = data, zlib.crc32(data)
+    return spark.client._stub.AddArtifacts(iter([request]), metadata=spark.client._builder.metadata())
+
+
+def test_archive_replaces_no_other_directory_and_is_no_key(lodge, connect, tmp_path):
+    """Spark deletes the directory into which it unpacks an archive, wherever it is."""
+    spark = connect(lodge)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("inner", "")
+    for directory in (f"{'../' * 30}{tmp_path}/other", ".", f"{KEY_FILE.replace('-', '%2D')}{'0' * 32}"):
+        with pytest.raises(grpc.RpcError, match="LODGE_PATH_REFUSED"):
+            send_archive(spark, f"archives/a.zip#{directory}", archive.read_bytes())
+        with pytest.raises(Exception, match="LODGE_PATH_REFUSED"):
+            spark.sql(f"add archive {archive}#{directory}").collect()
+    assert (tmp_path / "other" / "file").exists()
+    (sent,) = send_archive(spark, "archives/a.zip#own/directory", archive.read_bytes()).artifacts
+    assert sent.is_crc_successful
 
 
 class Impostor(DataSource):

@@ -17,6 +17,8 @@ Guarantees:
 5. The calls of a principal occupy at most three quarters of the threads of a pool, rounded down but at least one, so a
    principal whose calls are slow or hang leaves threads to the others. The same holds for the calls that wait.
    Principals with waiting calls take turns.
+6. If the system cannot start a thread, the call waits for a thread of the pool that lives. If none lives or all hang,
+   the pool refuses the call, and the function does not run.
 """
 
 import asyncio
@@ -73,7 +75,7 @@ class Pool:
         self._timeout_seconds = timeout_seconds
         self._max_abandoned = max_abandoned
         self._max_waiting = max_waiting
-        self._executor = DaemonExecutor(threads + max_abandoned, name)
+        self._executor = DaemonExecutor(threads + max_abandoned, name, count_hung=lambda: self.abandoned)
         self._share = share_of_principal(threads)
         self._waiting_share = share_of_principal(max_waiting)
         self._active = 0
@@ -101,7 +103,7 @@ class Pool:
             GatewayError: If the pool refuses the call.
         """
         principal = await self._acquire()
-        running = self._start(partial(function, *args, **kwargs))
+        running = self._start(principal, partial(function, *args, **kwargs))
         running.add_done_callback(lambda _: self._release(principal))
         try:
             return await asyncio.shield(running)
@@ -121,7 +123,7 @@ class Pool:
             GatewayError: If the pool refuses the call, or the function does not return in time.
         """
         principal = await self._acquire(self._timeout_seconds)
-        running = self._start(partial(function, *args, **kwargs))
+        running = self._start(principal, partial(function, *args, **kwargs))
         running.add_done_callback(partial(self._end, principal))
         if self._timeout_seconds is not None:
             timer = asyncio.get_running_loop().call_later(self._timeout_seconds, self._abandon, principal, running)
@@ -207,9 +209,19 @@ class Pool:
                     del self._turns[following]
                 return
 
-    def _start(self, call: Callable[[], _Result]) -> "asyncio.Future[_Result]":
+    def _start(self, principal: str | None, call: Callable[[], _Result]) -> "asyncio.Future[_Result]":
+        """Start a call for which a principal has acquired a thread.
+
+        Raises:
+            GatewayError: If no thread can execute the call. The acquired thread is then released.
+        """
         call = partial(copy_context().run, noted_call(call))
-        return asyncio.get_running_loop().run_in_executor(self._executor, call)
+        try:
+            return asyncio.get_running_loop().run_in_executor(self._executor, call)
+        except (RuntimeError, MemoryError) as error:
+            self._release(principal)
+            log.warning("thread_not_started", pool=self._name, reason=str(error))
+            raise self._refusal() from error
 
     def _abandon(self, principal: str | None, running: "asyncio.Future[Any]") -> None:
         """Replace the thread of a call that has not returned in time."""
@@ -236,11 +248,13 @@ class DaemonExecutor(Executor):
     Args:
         max_workers: The maximum number of threads. A thread starts when it is needed.
         name: The beginning of the names of the threads.
+        count_hung: A function that returns the number of threads that may never return from their calls.
     """
 
-    def __init__(self, max_workers: int, name: str) -> None:
+    def __init__(self, max_workers: int, name: str, count_hung: Callable[[], int]) -> None:
         self._max_workers = max_workers
         self._name = name
+        self._count_hung = count_hung
         self._changed = threading.Condition()
         self._calls: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._threads = 0
@@ -248,18 +262,33 @@ class DaemonExecutor(Executor):
         self._is_closed = False
 
     def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> "Future[_Result]":
+        """Call a function in a thread.
+
+        Raises:
+            RuntimeError: If the executor is closed, or the system cannot start a thread and no other will be free.
+            MemoryError: The same, if the system lacks memory.
+        """
         future: Future[_Result] = Future()
         with self._changed:
             if self._is_closed:
                 raise RuntimeError(f"The threads [{self._name}] have been stopped.")
-            self._calls.append((future, partial(fn, *args, **kwargs)))
-            if self._idle >= len(self._calls):
+            if self._idle > len(self._calls):
                 self._changed.notify()
             elif self._threads < self._max_workers:
-                self._threads += 1
-                name = f"{self._name}-{self._threads}"
-                threading.Thread(target=self._work, name=name, daemon=True).start()
+                self._add_thread()
+            self._calls.append((future, partial(fn, *args, **kwargs)))
         return future
+
+    def _add_thread(self) -> None:
+        """Start a thread, unless the system cannot start it and another thread will be free."""
+        thread = threading.Thread(target=self._work, name=f"{self._name}-{self._threads + 1}", daemon=True)
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError):
+            if self._threads <= self._count_hung():
+                raise
+        else:
+            self._threads += 1
 
     def close(self, timeout_seconds: float) -> bool:
         """Stop all threads after the submitted calls.

@@ -5,9 +5,10 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.errors import GatewayError, storage_unavailable
 from gateway.pools import Pool
@@ -47,6 +48,18 @@ async def until_calls_return(pool):
     while pool.abandoned or pool._active:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.01)
+
+
+@contextmanager
+def no_new_threads():
+    """Let the system start no thread, for example because the process has as many as it may have."""
+
+    def fail(_):
+        raise RuntimeError("can't start new thread")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        yield
 
 
 async def refused(call):
@@ -274,6 +287,56 @@ def test_waiting_call_ends_in_time():
             await refused(call)
             assert pool.waiting == 0
         assert await asyncio.wait_for(pool.run_or_abandon(int), SECONDS) == 0
+        await pool.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("method", ["run", "run_or_abandon"])
+def test_guarantee_6_call_without_a_thread_is_refused_and_never_runs(method):
+    called = []
+
+    async def run():
+        pool = make_pool(threads=1, timeout_seconds=SECONDS)
+        call = getattr(pool, method)
+        with no_new_threads(), capture_logs() as logs:
+            for number in range(3):
+                await refused(call(called.append, number))
+        assert [(line["event"], line["pool"]) for line in logs] == 3 * [("thread_not_started", "test")]
+        await asyncio.wait_for(call(called.append, "later"), SECONDS)
+        await pool.close()
+
+    asyncio.run(run())
+    assert called == ["later"]
+
+
+def test_guarantee_6_refused_call_leaves_its_turn_to_the_next():
+    async def run():
+        pool = make_pool(threads=1, timeout_seconds=SECONDS, max_abandoned=2)
+        async with hanging(pool, 1, pool.run_or_abandon) as (hung,):
+            waiting = [asyncio.create_task(pool.run(int)) for _ in range(2)]
+            with no_new_threads():
+                await LoopClock().skip(SECONDS)
+                await refused(hung)
+                for each in waiting:
+                    await refused(asyncio.wait_for(each, SECONDS))
+            assert await asyncio.wait_for(pool.run(int), SECONDS) == 0
+        await pool.close()
+
+    asyncio.run(run())
+
+
+def test_guarantee_6_call_waits_for_a_living_thread():
+    async def run():
+        pool = make_pool(threads=2)
+        async with hanging(pool, 1, pool.run):
+            with no_new_threads():
+                waits = asyncio.create_task(pool.run(int))
+                await asyncio.sleep(0)
+                assert not waits.done()
+        assert await asyncio.wait_for(waits, SECONDS) == 0
+        async with hanging(pool, 1, pool.run):
+            assert await asyncio.wait_for(pool.run(int), SECONDS) == 0, "a second thread starts when it can"
         await pool.close()
 
     asyncio.run(run())

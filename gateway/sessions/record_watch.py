@@ -16,7 +16,7 @@ Guarantees:
 
 1. The watch is level-triggered: decisions depend on the current record, not on the reported event.
 2. An interrupted watch does not end any session. The next list of records compensates for missed events. A failed watch
-   is restarted.
+   is restarted, also if its thread does not start.
 3. A failure in one session does not affect other sessions. The failed step is retried.
 4. Records are decoded and selected in the thread of the watch. The event loop receives only what requires an action.
 """
@@ -82,10 +82,8 @@ class RecordWatch:
             take(record_store.RecordsUnreachable(f"The watch of session records failed: {error}"))
 
         watch = partial(self._records.watch, replica=self._sessions.replica)
-        arguments = (watch, take, fail, stop)
-        thread = threading.Thread(target=run_watch_loop, args=arguments, name="record-watch", daemon=True)
-        thread.start()
         try:
+            await _start_thread(partial(run_watch_loop, watch, take, fail, stop))
             async with asyncio.TaskGroup() as group:
                 for _ in range(_WORKERS):
                     group.create_task(self._work())
@@ -207,6 +205,18 @@ class RecordWatch:
         if self._sessions.find(session.key) is session and await self._sessions.settle(session):
             await self._end_operations(session)
             await self._sessions.release_and_end(session, reason="requested by its session record")
+
+
+async def _start_thread(target: Callable[[], None]) -> None:
+    """Start the thread of the watch. Try again until the system can start it."""
+    while True:
+        try:
+            threading.Thread(target=target, name="record-watch", daemon=True).start()
+        except (RuntimeError, MemoryError):
+            log.exception("record_watch_failed")
+            await asyncio.sleep(_RETRY_SECONDS)
+        else:
+            return
 
 
 def _is_left(stored: record_store.StoredRecord) -> bool:

@@ -284,6 +284,26 @@ async def test_guarantee_2_failed_watch_is_restarted(unwatching: Replica, monkey
     assert events.count("record_watch_interrupted") == 1, "two failures are one interruption"
 
 
+async def test_guarantee_2_thread_that_does_not_start_is_started_again(
+    unwatching: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.sessions.record_watch._RETRY_SECONDS", 0.01)
+    start, failures = threading.Thread.start, iter([RuntimeError("can't start new thread"), MemoryError()])
+
+    def start_at_last(thread: threading.Thread) -> None:
+        if thread.name == "record-watch" and (failure := next(failures, None)) is not None:
+            raise failure
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_at_last)
+    session = await open_session(unwatching)
+    with structlog.testing.capture_logs() as logs:
+        async with watching(unwatching):
+            update_record(unwatching.records, session.record_name, mark_ending)
+            await until(lambda: unwatching.sessions.find(session.key) is None, "the session is no longer served")
+    assert [line["event"] for line in logs].count("record_watch_failed") == 2
+
+
 async def test_guarantee_2_interrupted_watch_ends_no_session(replica: Replica, tmp_path: Path) -> None:
     session = await open_session(replica)
     records = tmp_path / ".lodge" / "sessions"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gateway.sessions.session import Session
-from workspace.identifiers import RecordName
+from workspace.identifiers import RecordName, SessionUuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,21 +19,23 @@ class PendingUpdate:
 
     Attributes:
         record: The name of the session record.
-        session: The session that this replica no longer serves. None if the replica failed to open the session, because
-            the record may list the replica even so.
-        ends: Whether the session ended. If False, the replica only leaves the session.
+        session: The session that this replica has to end. None if the replica failed to open the session, because the
+            record may list the replica even so. The replica then only leaves the session.
     """
 
     record: RecordName
     session: Session | None = None
-    ends: bool = False
 
 
 class PendingUpdates:
-    """The pending record updates of this replica, at most one for each record."""
+    """The pending record updates of this replica.
+
+    A record can have the ends of its former sessions and one update without a session. A failed attempt to open a
+    session does not replace the end of the session.
+    """
 
     def __init__(self) -> None:
-        self._updates: dict[RecordName, PendingUpdate] = {}
+        self._updates: dict[tuple[RecordName, SessionUuid | None], PendingUpdate] = {}
 
     @contextmanager
     def keep_on_failure(self, update: PendingUpdate) -> Iterator[None]:
@@ -41,14 +43,25 @@ class PendingUpdates:
         try:
             yield
         except BaseException:
-            self._updates[update.record] = update
+            self._updates[_key(update)] = update
             raise
 
     def all(self) -> Sequence[PendingUpdate]:
-        """Return the pending updates, oldest first."""
-        return list(self._updates.values())
+        """Return the pending updates that can be applied, oldest first.
+
+        This replica leaves a record only after it has ended the sessions of the record. Otherwise, another replica
+        could adopt a session that has to end, because the record has no holders.
+        """
+        ending = {update.record for update in self._updates.values() if update.session is not None}
+        return [
+            update for update in self._updates.values() if update.session is not None or update.record not in ending
+        ]
 
     def discard(self, update: PendingUpdate) -> None:
         """Remove an update that was applied, unless a later update has replaced it."""
-        if self._updates.get(update.record) is update:
-            del self._updates[update.record]
+        if self._updates.get(_key(update)) is update:
+            del self._updates[_key(update)]
+
+
+def _key(update: PendingUpdate) -> tuple[RecordName, SessionUuid | None]:
+    return update.record, None if update.session is None else update.session.uuid

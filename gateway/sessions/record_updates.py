@@ -136,20 +136,14 @@ class RecordUpdates:
             return False
         return True
 
-    async def leave(self, name: RecordName, session: Session | None) -> None:
-        """Remove this replica from the holders of a session.
-
-        Args:
-            name: The name of the session record.
-            session: The session to leave. If None, the replica leaves whichever session the record describes.
+    async def leave(self, name: RecordName) -> None:
+        """Remove this replica from the holders of whichever session a record describes.
 
         Raises:
             RecordConflictError: If other processes changed the record during every attempt.
         """
 
         def remove_this_replica(record: SessionRecord) -> SessionRecord:
-            if session is not None and record.session_uuid != session.uuid:
-                return record
             return remove_holders(record, {self._replica})
 
         with suppress(RecordNotFoundError):

@@ -515,10 +515,10 @@ class Sessions:
         session, served = update.session, self._by_record.get(update.record)
         if served is not None and (session is None or session.uuid == served.uuid):
             return
-        if session is not None and update.ends:
-            await self._end_or_leave(session, "retry of an earlier end")
+        if session is None:
+            await self._records.leave(update.record)
         else:
-            await self._records.leave(update.record, session)
+            await self._end_or_leave(session, "retry of an earlier end")
 
     async def _end_if_idle(self, session: Session, activity: Activity, known: StoredRecord | None) -> None:
         if activity is Activity.POSSIBLE:
@@ -527,7 +527,7 @@ class Sessions:
         timeout_seconds = self._idle_timeout_seconds * (2 if activity is Activity.UNREACHABLE else 1)
         async with self._lock(session.record_name):
             if session.is_idle(timeout_seconds) and self._served.get(session.key) is session:
-                with self._stop_serving(session, ends=True):
+                with self._stop_serving(session):
                     await self._end_or_leave(session, IDLE, known)
 
     async def _end_or_leave(self, session: Session, reason: str, known: StoredRecord | None = None) -> None:
@@ -540,17 +540,17 @@ class Sessions:
         """Stop serving a session, and run the block that ends it, without concurrent changes of the session."""
         with session.log_context():
             async with self._lock(session.record_name):
-                with self._stop_serving(session, ends=True):
+                with self._stop_serving(session):
                     yield
 
     @contextmanager
-    def _stop_serving(self, session: Session, *, ends: bool = False) -> Iterator[None]:
-        """Stop serving a session, and run the block that updates the session record.
+    def _stop_serving(self, session: Session) -> Iterator[None]:
+        """Stop serving a session, and run the block that ends it.
 
-        If the block fails, the replica retries the update later.
+        If the block fails, the replica retries the end later.
         """
         self._forget(session)
-        with self._pending.keep_on_failure(PendingUpdate(session.record_name, session, ends)):
+        with self._pending.keep_on_failure(PendingUpdate(session.record_name, session)):
             yield
 
     def _forget(self, session: Session) -> None:

@@ -336,6 +336,32 @@ async def test_guarantee_6_failed_end_is_retried(replica: Replica) -> None:
     assert not replica.locations.list()
 
 
+async def test_guarantee_6_failed_open_does_not_replace_a_failed_end(replica: Replica) -> None:
+    session = await replica.sessions.open(new_key())
+    replica.records.is_unavailable = True
+    with pytest.raises(GatewayError):
+        await replica.sessions.end(session, reason="released by the client")
+    with pytest.raises(GatewayError):
+        await replica.sessions.open(session.key)
+    replica.records.is_unavailable = False
+    await renew_until(replica, lambda: replica.holders() != [{OWN}], "the record no longer names this replica")
+    assert not replica.records.list(), "the session has ended"
+
+
+async def test_guarantee_6_failed_open_of_a_later_session_is_undone_after_a_failed_end(replica: Replica) -> None:
+    session = await replica.sessions.open(new_key())
+    replica.records.loses_answers = True
+    with pytest.raises(GatewayError):
+        await replica.sessions.end(session, reason="released by the client")
+    end_session(replica.records, replica.locations, replica.records.read(session.record_name))
+    with pytest.raises(GatewayError):
+        await replica.sessions.open(session.key)
+    [later] = replica.records.list()
+    assert later.record.session_uuid != session.uuid
+    replica.records.loses_answers = False
+    await renew_until(replica, lambda: replica.holders() == [set()], "the record no longer names this replica")
+
+
 async def test_retried_end_leaves_a_session_that_another_replica_adopted(replica: Replica) -> None:
     session = await replica.sessions.open(new_key())
     replica.records.is_unavailable = True

@@ -10,7 +10,8 @@ Guarantees:
    its record.
 3. At most ``_WORKERS`` sessions are adopted at the same time. The number of tasks depends on the number of lost
    replicas, not on the number of sessions.
-4. A failed step is retried until the session is adopted or ended, or the lost replica returns.
+4. A failed step is retried until the session is adopted or ended, or the lost replica returns. This applies to
+   unexpected errors too.
 5. A replica whose lease has lapsed does not adopt sessions.
 6. A replica counts as lost only if its lease shows this after its sessions were listed. If it returns later, it changes
    the record of each session before it acts, so adopting the listed version conflicts.
@@ -106,15 +107,21 @@ class Adopter:
             while True:
                 try:
                     await self._peers.observe()
+                    self._follow_losses(group)
                 except GatewayError as error:
                     log.warning("leases_not_listed", reason=str(error))
-                for stored in list(self.tracked.values()):
-                    self._complete_if_abandoned(stored)
-                self._done &= self._peers.lost
-                for replica in sorted(self._peers.lost - self._running - self._done):
-                    self._running.add(replica)
-                    group.create_task(self._adopt_sessions_of(replica))
+                except Exception as error:  # a top loop, see guarantee 4
+                    log.warning("adoption_postponed", reason=str(error), exc_info=True)
                 await asyncio.sleep(self._peers.pause_seconds())
+
+    def _follow_losses(self, group: asyncio.TaskGroup) -> None:
+        """Complete the changes of the lost replicas in sessions of this one, and begin to adopt their sessions."""
+        for stored in list(self.tracked.values()):
+            self._complete_if_abandoned(stored)
+        self._done &= self._peers.lost
+        for replica in sorted(self._peers.lost - self._running - self._done):
+            group.create_task(self._adopt_sessions_of(replica))
+            self._running.add(replica)
 
     def offer(self, stored: StoredRecord) -> None:
         """Add a session whose record has no holders."""
@@ -176,10 +183,6 @@ class Adopter:
                 try:
                     listing = await self._storage.read(self._list, lost, adoption)
                     await self._confirm_losses()
-                except Exception as error:  # a top loop, see guarantee 4
-                    is_expected = isinstance(error, GatewayError)
-                    log.warning("adoption_postponed", replica=lost, reason=str(error), exc_info=not is_expected)
-                else:
                     for stored in listing.shared:
                         self._complete_if_abandoned(stored)
                     if not listing.named:
@@ -190,6 +193,9 @@ class Adopter:
                     await self._adopt_all(listing.chosen, lost)
                     # Listing thousands of sessions is expensive, and the other adopters may be as busy as this one.
                     rest_seconds = _REST_FACTOR * (time.monotonic() - begun_seconds)
+                except Exception as error:  # a top loop, see guarantee 4
+                    is_expected = isinstance(error, GatewayError)
+                    log.warning("adoption_postponed", replica=lost, reason=str(error), exc_info=not is_expected)
                 has_progress = waiting != waiting_before
                 waiting_before = waiting
                 retry_seconds = min(pause_seconds * _RETRY_FACTOR, _LONGEST_RETRY_SECONDS)

@@ -13,7 +13,6 @@ Source: [architecture "Session records, leases and the reaper"].
 import time
 from collections.abc import Set
 
-from gateway.errors import GatewayError
 from gateway.storage import Storage
 from workspace.identifiers import ReplicaId
 from workspace.leases import STOPPED, LeaseObserver
@@ -54,7 +53,7 @@ class Peers:
         begun_seconds = time.monotonic()
         try:
             leases = await self._storage.run_lease(self._storage.leases.list)
-        except GatewayError:
+        except Exception:
             self._observer = LeaseObserver(self._lease_duration_seconds)
             raise
         self._seen |= leases.keys() - {self._replica}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from gateway.errors import GatewayError
 from gateway.requests import SessionKey
@@ -184,7 +185,17 @@ async def test_sessions_without_holders_are_spread_and_adopted_once(run: Start) 
         await until(lambda: not any(each.adopter.left for each in running), "nobody waits for another adoption")
 
 
-async def test_adoption_waits_until_the_storage_answers(run: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "event"),
+    [
+        (RecordsUnavailableError(None, "The storage is unavailable."), "session_not_adopted"),
+        (MemoryError(), "adoption_postponed"),
+    ],
+    ids=["expected", "unexpected"],
+)
+async def test_guarantee_4_failed_adoptions_are_retried(
+    run: Start, monkeypatch: pytest.MonkeyPatch, error: Exception, event: str
+) -> None:
     async with run(lease_seconds=6000.0, patience_seconds=0.2) as replicas:
         await replicas.create(STOPPED, 20)
         replicas.leases.stop(STOPPED)
@@ -194,15 +205,37 @@ async def test_adoption_waits_until_the_storage_answers(run: Start, monkeypatch:
 
         def refuse(*_: object) -> None:
             refused.set()
-            raise RecordsUnavailableError(None, "The storage is unavailable.")
+            raise error
 
         monkeypatch.setattr(FileSessionRecords, "replace", refuse)
-        task = asyncio.create_task(replica.adopter.run())
-        await until(refused.is_set, "an adoption fails")
-        monkeypatch.setattr(FileSessionRecords, "replace", original)
-        await until(lambda: len(replica.served()) == 20, "all sessions are adopted")
+        with structlog.testing.capture_logs() as logs:
+            task = asyncio.create_task(replica.adopter.run())
+            await until(refused.is_set, "an adoption fails")
+            monkeypatch.setattr(FileSessionRecords, "replace", original)
+            await until(lambda: len(replica.served()) == 20, "all sessions are adopted")
+        assert {line["event"] for line in logs} >= {event, "session_adopted"}
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_guarantee_4_failed_lists_of_leases_are_retried(run: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with run(lease_seconds=6000.0, patience_seconds=0.2) as replicas:
+        monkeypatch.setattr("gateway.sessions.peers._LISTS_PER_LEASE", 60_000)
+        list_leases, errors = replicas.leases.list, iter([MemoryError(), RecordsUnavailableError(None, "unavailable")])
+
+        def list_at_last() -> Any:
+            if (error := next(errors, None)) is not None:
+                raise error
+            return list_leases()
+
+        monkeypatch.setattr(replicas.leases, "list", list_at_last)
+        await replicas.create(STOPPED, 1)
+        replicas.leases.stop(STOPPED)
+        with structlog.testing.capture_logs() as logs:
+            replica = await replicas.start("one")
+            await until(lambda: len(replica.served()) == 1, "the session is adopted")
+        events = [line["event"] for line in logs]
+        assert (events.count("adoption_postponed"), events.count("leases_not_listed")) == (1, 1)
 
 
 async def test_fenced_replica_adopts_nothing(run: Start) -> None:

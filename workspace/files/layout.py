@@ -10,7 +10,7 @@
     <root>/.lodge/roots/                  the other roots of this home (:mod:`workspace.files.roots`)
     <root>/.lodge/table-owners/           owners of permanent tables (:mod:`workspace.files.table_owners`)
     <root>/.lodge/scan-schemas/           schemas of scanned files (:mod:`workspace.files.schema_segments`)
-    <root>/.lodge/reserve/                space for records on a full disk (:mod:`workspace.files.space_reserve`)
+    <root>/.lodge/reserve/                space for a full disk (:mod:`workspace.files.space_reserve`)
     <root>/.lodge/home                    the home of this root, unless the root is its own home
     <root>/.lodge/root                    the id of this root
     <root>/.lodge/records                 the id of the session records that refer to the contents of this root

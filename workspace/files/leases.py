@@ -13,7 +13,8 @@ Guarantees:
 2. Only valid replica ids are used in paths. Other ids raise ValueError, and files with other names are not listed.
 3. After a failed renewal, the lease is either unchanged or renewed.
 4. After a failed stop, the lease is either unchanged or stopped.
-5. A renewal of an existing lease allocates no space.
+5. A renewal of an existing lease allocates no space. On a full disk, a new lease and a stop use the space of
+   :mod:`workspace.files.space_reserve`.
 6. :meth:`FileLeases.check_writable` fails if a new record of usual size cannot be written. It leaves no file, because
    a root with files for leases never becomes part of another home (:mod:`workspace.files.roots`).
 
@@ -35,6 +36,7 @@ from workspace.files.private_files import (
     scan_directory,
     write_private_file,
 )
+from workspace.files.space_reserve import SpaceReserve
 from workspace.identifiers import ReplicaId, check_replica_id, is_replica_id
 from workspace.leases import STOPPED, LeaseStoppedError, RenewalMark
 from workspace.record_store import RecordsUnavailableError
@@ -54,6 +56,7 @@ class FileLeases:
 
     def __init__(self, root: Path) -> None:
         self._layout = Layout(root)
+        self._reserve = SpaceReserve(self._layout.reserve)
 
     def renew(self, replica: ReplicaId) -> None:
         """Create the lease of a replica or, if it exists, change its renewal mark."""
@@ -64,6 +67,7 @@ class FileLeases:
                 self._write(replica, mark)
             # Checked after the change: a renewal that succeeds was complete before the lease was stopped.
             is_stopped = file_exists(_STOPPED_PREFIX + replica, leases)
+        self._reserve.refill()
         if is_stopped:
             raise LeaseStoppedError(replica)
 
@@ -104,9 +108,9 @@ class FileLeases:
         """Create or replace a file with a single rename."""
         staged_name = secrets.token_hex(16)
         staged = self._layout.staging / staged_name
-        with open_directory(self._layout.staging) as staging:
-            write_private_file(staged_name, content.encode("ascii"), staging)
         try:
+            with open_directory(self._layout.staging) as staging:
+                self._reserve.write(staged_name, content.encode("ascii"), staging)
             staged.replace(self._layout.leases / name)
         except OSError:
             staged.unlink(missing_ok=True)

@@ -71,7 +71,7 @@ from workspace.files.private_files import (
     scan_directory,
     write_private_file,
 )
-from workspace.files.space_reserve import SpaceReserve, is_full
+from workspace.files.space_reserve import SpaceReserve
 from workspace.identifiers import RecordName
 from workspace.record_store import RecordConflictError, RecordNotFoundError, Version
 
@@ -181,7 +181,7 @@ class VersionDirectory:
         next_version = _next_version(version)
         temporary = f"{secrets.token_hex(8)}.tmp"
         try:
-            self._write(temporary, content)
+            self._reserve.write(temporary, content, self._descriptor)
             self._link(temporary, file_name(next_version))
         except FileExistsError:
             raise self._refusal() from None
@@ -193,13 +193,6 @@ class VersionDirectory:
             remove_file(file_name(next_version), self._descriptor)
             raise self.not_found()
         return next_version
-
-    def _write(self, temporary: str, content: bytes) -> None:
-        try:
-            write_private_file(temporary, content, self._descriptor)
-        except OSError as error:
-            if not (is_full(error) and self._reserve.take(temporary, content, self._descriptor)):
-                raise
 
     def _link(self, temporary: str, target: str) -> None:
         here = self._descriptor

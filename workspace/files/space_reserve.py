@@ -1,8 +1,9 @@
-"""Space that changes of session records use on a full disk.
+"""Space that changes of session records and new leases use on a full disk.
 
 On a full disk, a client must still be able to drop a table or close a session, because this frees space. Both change a
-record. Therefore, this module creates files that reserve space. On a full disk, a change of a record moves one of these
-files to its own directory and overwrites it. No other process can use the space in between.
+record, and need a gateway. A gateway that starts creates a lease. Therefore, this module creates files that reserve
+space. On a full disk, a change of a record or a new lease moves one of these files to its own directory and overwrites
+it. No other process can use the space in between.
 
 Guarantees:
 
@@ -17,7 +18,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from workspace.files.private_files import open_directory, remove_file
+from workspace.files.private_files import open_directory, remove_file, write_private_file
 
 COUNT = 16
 FILE_BYTES = 32 * 1024
@@ -54,6 +55,23 @@ class SpaceReserve:
         """Create the files that are missing, if this object has taken any."""
         if self._is_short:
             self.fill()
+
+    def write(self, name: str, content: bytes, directory: int) -> None:
+        """Write a new file with mode 0600. On a full disk, write it into the space of one of the files.
+
+        Args:
+            name: The name of the new file. It must not exist.
+            content: Its content.
+            directory: The file descriptor of its directory, in the same file system.
+
+        Raises:
+            OSError: If it cannot be written. A part of it may remain.
+        """
+        try:
+            write_private_file(name, content, directory)
+        except OSError as error:
+            if not (is_full(error) and self.take(name, content, directory)):
+                raise
 
     def take(self, name: str, content: bytes, directory: int) -> bool:
         """Write a new file into the space of one of the files.

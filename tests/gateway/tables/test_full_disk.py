@@ -1,4 +1,7 @@
-"""A temporary workspace on a full disk: writes fail, and what frees space works."""
+"""A temporary workspace on a full disk: writes fail, and what frees space works, also after a restart."""
+
+import os
+import signal
 
 import pytest
 from pyspark.errors import PySparkException
@@ -38,3 +41,17 @@ def test_tables_can_be_dropped_and_sessions_closed(gateway, connect, wait_until)
     filler.unlink()
     spark.sql("create temporary table d as select 1 as id").collect()
     assert spark.sql("select count(*) from b join d").collect() == [(1000,)]
+
+
+def test_gateway_that_replaces_a_killed_one_drops_tables(gateway, connect, wait_until):
+    spark = connect(gateway)
+    for name in ("a", "b"):
+        spark.sql(f"create temporary table {name} as select id from range(1000)").collect()
+    filler = fill_disk(gateway.root)
+    killed = gateway.gateway_pid
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: gateway.log().count('"gateway_started"') == 2, "a new gateway serves")
+    assert spark.sql("select count(*) from a").collect() == [(1000,)]
+    spark.sql("drop table a").collect()
+    assert [row.tableName for row in spark.sql("show temporary tables").collect()] == ["b"]
+    filler.unlink()

@@ -11,11 +11,12 @@ from tests.fixture_types import InProcesses, KilledAt
 from tests.own_mounts import fill_disk, make_read_only, make_writable, mount_small_disk, with_own_mounts
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
+from workspace.files.space_reserve import COUNT
 from workspace.identifiers import ReplicaId
 from workspace.leases import STOPPED, LeaseObserver, OwnLease, RenewalMark
 from workspace.record_store import RecordsUnavailableError
 
-A = ReplicaId("a")
+A, B = ReplicaId("a"), ReplicaId("b")
 
 
 def test_guarantee_1_readers_see_complete_marks_during_renewals_and_deletions(
@@ -24,8 +25,8 @@ def test_guarantee_1_readers_see_complete_marks_during_renewals_and_deletions(
     def renew() -> None:
         for _ in range(100):
             FileLeases(root).renew(A)
-            FileLeases(root).renew(ReplicaId("b"))
-            FileLeases(root).delete(ReplicaId("b"))
+            FileLeases(root).renew(B)
+            FileLeases(root).delete(B)
 
     def look() -> set[int]:
         return {len(mark) for _ in range(200) for mark in FileLeases(root).list().values()}
@@ -86,8 +87,6 @@ def test_guarantees_5_and_6_full_disk_lets_gateways_renew_and_is_noticed(
         assert leases.list() != before
         with pytest.raises(RecordsUnavailableError, match="No space left on device"):
             leases.check_writable()
-        with pytest.raises(RecordsUnavailableError, match="No space left on device"):
-            leases.renew(ReplicaId("b"))
         assert not list((root / ".lodge" / "staging").iterdir())
         filler.unlink()
         leases.check_writable()
@@ -97,6 +96,42 @@ def test_guarantees_5_and_6_full_disk_lets_gateways_renew_and_is_noticed(
                 write()
         make_writable(root)
         leases.check_writable()
+        return "ok"
+
+    assert in_processes([lambda: with_own_mounts(task)]) == ["ok"]
+
+
+@pytest.mark.needs_root
+def test_guarantee_5_gateways_start_and_stop_on_a_full_disk(tmp_path: Path, in_processes: InProcesses) -> None:
+    root = tmp_path / "mounted"
+    root.mkdir()
+
+    def task() -> str:
+        mount_small_disk(root, "2m")
+        FileSessionLocations(root).initialise()
+        FileLeases(root).renew(A)
+        reserve = root / ".lodge" / "reserve"
+        filler = fill_disk(root)
+        leases = FileLeases(root)
+        leases.renew(B)
+        leases.stop(A)
+        first = leases.list()
+        assert first == {A: STOPPED, B: first[B]}
+        leases.renew(B)
+        assert leases.list()[B] != first[B]
+        for path in reserve.iterdir():
+            path.rename(root / path.name)
+        others = root / "others"
+        others.mkdir()
+        fill_disk(others)
+        for write in (lambda: leases.renew(ReplicaId("c")), lambda: leases.stop(B)):
+            with pytest.raises(RecordsUnavailableError, match="No space left on device"):
+                write()
+        assert leases.list().keys() == {A, B}
+        assert not list((root / ".lodge" / "staging").iterdir())
+        filler.unlink()
+        leases.renew(B)
+        assert len(list(reserve.iterdir())) == COUNT
         return "ok"
 
     assert in_processes([lambda: with_own_mounts(task)]) == ["ok"]

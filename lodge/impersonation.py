@@ -14,6 +14,7 @@ from lodge.errors import SettingError, StartError
 from lodge.settings import ServeSettings
 from workspace.files.layout import Layout
 from workspace.files.private_files import make_private_directory, open_directory
+from workspace.files.space_reserve import is_full
 from workspace.workspaces import Workspaces
 
 _OTHER_UID = 65534
@@ -45,6 +46,8 @@ def check_impersonation(settings: ServeSettings, workspaces: Workspaces) -> None
         layout.initialise()
         _give_directory_away(layout.trash)
     except OSError as error:
+        if is_full(error):  # says nothing about permissions, and a gateway must start on a full disk
+            return
         raise StartError(
             f"Impersonation needs permission to give files in [{root}] to other users: {error}. Run Lodge as root or "
             "with CAP_CHOWN, CAP_FOWNER and CAP_DAC_OVERRIDE, and use storage that does not restrict root."

@@ -1,5 +1,6 @@
 """The checks before session locations can belong to other OS users."""
 
+import errno
 import subprocess
 import sys
 import tempfile
@@ -72,6 +73,11 @@ def test_process_without_right_to_give_files_away_is_refused(open_directory: Pat
         mock.patch(f"os.{refused}", side_effect=PermissionError(1, "Operation not permitted")),
         pytest.raises(StartError, match="CAP_CHOWN"),
     ):
+        check(open_directory)
+
+
+def test_full_disk_does_not_prevent_the_start(open_directory: Path) -> None:
+    with mock.patch("pathlib.Path.mkdir", side_effect=OSError(errno.ENOSPC, "No space left on device")):
         check(open_directory)
 
 

@@ -218,6 +218,8 @@ class Roots:
     @staticmethod
     def _write_new(path: Path, content: bytes, layout: Layout) -> bool:
         """Write a complete file if it does not exist, and return whether it was written."""
+        if os.path.lexists(path):  # needs no space, so that a process can start on a full disk
+            return False
         staged = layout.staging / secrets.token_hex(16)
         with open_directory(layout.staging) as staging:
             write_private_file(staged.name, content, staging)

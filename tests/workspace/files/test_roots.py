@@ -10,6 +10,7 @@ import pytest
 import structlog
 
 from tests.fixture_types import InProcesses, KilledAt
+from tests.own_mounts import fill_disk, mount_small_disk, with_own_mounts
 from tests.records import a_record
 from workspace.files.leases import FileLeases
 from workspace.files.roots import Roots, home_of
@@ -166,6 +167,22 @@ def test_workspace_can_move_on_and_back(tmp_path: Path, home: Path, locations: F
     assert len(locations.paths(SESSION)) == 3
     assert home_of(third) == home
     assert locations.known_roots()[0] == third
+
+
+@pytest.mark.needs_root
+def test_moved_workspace_is_opened_on_a_full_disk(tmp_path: Path, in_processes: InProcesses) -> None:
+    disk = tmp_path / "mounted"
+    disk.mkdir()
+    home, moved = disk / "first", disk / "second"
+
+    def task() -> str:
+        mount_small_disk(disk, "2m")
+        opened(home).set_current_root(moved)
+        fill_disk(disk)
+        assert opened(moved).home == home
+        return "ok"
+
+    assert in_processes([lambda: with_own_mounts(task)]) == ["ok"]
 
 
 def test_workspace_on_files_cannot_move_to_an_object_store(home: Path, locations: FileSessionLocations) -> None:

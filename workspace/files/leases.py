@@ -2,7 +2,8 @@
 
 Each replica has one file, ``.lodge/leases/<replica id>``, which contains the renewal mark. The mark is random, so no
 clock or counter needs to be preserved after a restart. All marks have the same length, so a renewal overwrites the mark
-and needs no space: a full disk does not end sessions. A stopped lease has a second file,
+and needs no space: a full disk does not end sessions. If the file cannot be overwritten, for example because of a
+damaged block, a renewal replaces it by a new file. A stopped lease has a second file,
 ``.lodge/leases/stopped_<replica id>``. The name of this file is not a replica id, and no renewal changes the file.
 Therefore, a renewal that arrives late cannot revive a stopped lease.
 
@@ -17,8 +18,13 @@ Guarantees:
    :mod:`workspace.files.space_reserve`.
 6. :meth:`FileLeases.check_writable` fails if a new record of usual size cannot be written. It leaves no file, because
    a root with files for leases never becomes part of another home (:mod:`workspace.files.roots`).
+7. A renewal succeeds also if the file of the lease cannot be overwritten, provided that it can be replaced.
 
-Not guaranteed: File systems that copy on write may need space for guarantee 5.
+Not guaranteed:
+
+- File systems that copy on write may need space for guarantee 5.
+- A file that can be neither overwritten nor replaced, for example because it is immutable, makes all renewals of its
+  replica fail. If other files can be written, the replica counts as lost.
 """
 
 import secrets
@@ -36,7 +42,7 @@ from workspace.files.private_files import (
     scan_directory,
     write_private_file,
 )
-from workspace.files.space_reserve import SpaceReserve
+from workspace.files.space_reserve import SpaceReserve, is_full
 from workspace.identifiers import ReplicaId, check_replica_id, is_replica_id
 from workspace.leases import STOPPED, LeaseStoppedError, RenewalMark
 from workspace.record_store import RecordsUnavailableError
@@ -63,7 +69,7 @@ class FileLeases:
         check_replica_id(replica)
         with self._convert_errors(), open_directory(self._layout.leases) as leases:
             mark = secrets.token_hex(16)
-            if not overwrite_private_file(replica, mark.encode("ascii"), leases):
+            if not _overwrite(replica, mark, leases):
                 self._write(replica, mark)
             # Checked after the change: a renewal that succeeds was complete before the lease was stopped.
             is_stopped = file_exists(_STOPPED_PREFIX + replica, leases)
@@ -124,3 +130,17 @@ class FileLeases:
             raise RecordsUnavailableError(
                 None, f"The leases in [{self._layout.leases}] cannot be used now: {error}. Check the storage."
             ) from error
+
+
+def _overwrite(name: str, content: str, leases: int) -> bool:
+    """Overwrite the file of a lease. Return False if it must be replaced instead.
+
+    Raises:
+        OSError: If there is no space. A new file needs more of it.
+    """
+    try:
+        return overwrite_private_file(name, content.encode("ascii"), leases)
+    except OSError as error:
+        if is_full(error):
+            raise
+        return False

@@ -3,7 +3,10 @@
 The guarantees are those of workspace.files.leases; ``leases_guarantee`` means those of workspace.leases.
 """
 
+import errno
+import os
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -13,7 +16,7 @@ from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.space_reserve import COUNT
 from workspace.identifiers import ReplicaId
-from workspace.leases import STOPPED, LeaseObserver, OwnLease, RenewalMark
+from workspace.leases import STOPPED, LeaseObserver, LeaseStoppedError, OwnLease, RenewalMark
 from workspace.record_store import RecordsUnavailableError
 
 A, B = ReplicaId("a"), ReplicaId("b")
@@ -135,6 +138,27 @@ def test_guarantee_5_gateways_start_and_stop_on_a_full_disk(tmp_path: Path, in_p
         return "ok"
 
     assert in_processes([lambda: with_own_mounts(task)]) == ["ok"]
+
+
+def test_guarantee_7_lease_with_a_damaged_file_is_renewed(root: Path) -> None:
+    leases = FileLeases(root)
+    leases.renew(A)
+    before = leases.list()
+    damaged = (root / ".lodge" / "leases" / A).stat()
+
+    def sync(descriptor: int) -> None:
+        if os.path.samestat(os.fstat(descriptor), damaged):
+            raise OSError(errno.EIO, "Input/output error")
+
+    with mock.patch("os.fsync", sync), (root / ".lodge" / "leases" / A).open():  # open, so that no other file is it
+        for _ in range(2):
+            leases.renew(A)
+            assert leases.list().keys() == {A}
+            assert leases.list() != before
+            before = leases.list()
+        leases.stop(A)
+        with pytest.raises(LeaseStoppedError):
+            leases.renew(A)
 
 
 def test_missing_storage_makes_leases_unavailable(root: Path) -> None:

@@ -8,7 +8,7 @@ Guarantees:
 1. Each read costs one ``lstat`` per location. In addition, a location is listed if it has changed since its last
    listing, or within ``SETTLED_SECONDS`` before that listing. File system clocks are so coarse that two changes may
    have the same time. Changes are detected by the change time, which the owner of a directory cannot set.
-2. If a location cannot be listed, it is treated as if it had no directories for now. The other locations are still
+2. If a location cannot be read, it is treated as if it had no directories for now. The other locations are still
    listed.
 """
 
@@ -28,7 +28,7 @@ class LocationListing:
     """The directories in the locations of a session when they were last listed.
 
     Attributes:
-        stamps: The stamp of the location in each root.
+        stamps: The stamp of the location in each root. Empty if the locations could not be listed.
         since_seconds: The monotonic time when these stamps were first read.
         listed_seconds: The monotonic time when the locations were listed.
         tables: The directories whose names are UUIDs.
@@ -67,21 +67,26 @@ class TableDirectories:
         roots = self._locations.roots()
         listings: MutableMapping[SessionUuid, LocationListing] = {}
         for session_uuid in sessions:
-            stamps = tuple(root.stamp(session_uuid) for root in roots)
-            before = self._listings.get(session_uuid)
-            if before is not None and before.stamps == stamps and before.is_settled():
-                listings[session_uuid] = before
-            else:
-                since = before.since_seconds if before is not None and before.stamps == stamps else now_seconds
-                listings[session_uuid] = _list(roots, session_uuid, LocationListing(stamps, since, now_seconds))
+            try:
+                listings[session_uuid] = self._read_one(roots, session_uuid, now_seconds)
+            except OSError as error:
+                listings[session_uuid] = LocationListing((), now_seconds, now_seconds, error=error)
         self._listings = listings
         return listings
 
+    def _read_one(
+        self, roots: Sequence[RootContents], session_uuid: SessionUuid, now_seconds: float
+    ) -> LocationListing:
+        stamps = tuple(root.stamp(session_uuid) for root in roots)
+        before = self._listings.get(session_uuid)
+        if before is None or before.stamps != stamps:
+            return _list(roots, session_uuid, LocationListing(stamps, now_seconds, now_seconds))
+        if before.is_settled():
+            return before
+        return _list(roots, session_uuid, LocationListing(stamps, before.since_seconds, now_seconds))
+
 
 def _list(roots: Sequence[RootContents], session_uuid: SessionUuid, listing: LocationListing) -> LocationListing:
-    try:
-        contents = [root.contents(session_uuid) for root in roots]
-    except OSError as error:
-        return replace(listing, error=error)
+    contents = [root.contents(session_uuid) for root in roots]
     tables = frozenset[TableUuid]().union(*(each.tables for each in contents))
     return replace(listing, tables=tables, foreign=sum(each.foreign_count for each in contents))

@@ -184,10 +184,12 @@ def test_foreign_directories_are_logged_once_and_stay_until_session_end(world: A
     world.assert_nothing_is_left()
 
 
-def test_unlistable_location_does_not_stop_the_others(world: Any) -> None:
+@pytest.mark.parametrize("failing", ["stamp", "contents"])
+def test_unlistable_location_does_not_stop_the_others(world: Any, failing: str) -> None:
     stuck, other = world.start_session("alive"), world.start_session("alive")
     directory = directory_of(world, other, str(uuid.uuid4()))
-    inside = RootLocations.contents
+    kept = directory_of(world, stuck, str(uuid.uuid4()))
+    inside = getattr(RootLocations, failing)
 
     def fail_for_one(root: RootLocations, session_uuid: Any) -> Any:
         if session_uuid == stuck.record.session_uuid:
@@ -196,12 +198,15 @@ def test_unlistable_location_does_not_stop_the_others(world: Any) -> None:
 
     with (
         structlog.testing.capture_logs() as logs,
-        mock.patch.object(RootLocations, "contents", fail_for_one),
+        mock.patch.object(RootLocations, failing, fail_for_one),
     ):
         summaries = world.passes(GRACE_SECONDS + 3, "alive")
     assert not any(summary.held_back for summary in summaries)
     assert not directory.exists()
+    assert kept.exists()
     assert [log["session"] for log in logs if log["event"] == "location_not_listed"] == [stuck.record.session_uuid]
+    world.passes(GRACE_SECONDS + 3, "alive")
+    assert not kept.exists()
 
 
 def test_next_reaper_purges_after_death_of_the_first(world: Any) -> None:

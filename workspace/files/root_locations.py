@@ -85,13 +85,12 @@ class RootLocations:
         new.rename(path)
 
     def list(self) -> Set[SessionUuid]:
-        """Return the sessions that have a session location. Links are ignored."""
+        """Return the sessions that have a session location.
+
+        Links are ignored. An entry of unknown type counts as a location.
+        """
         with os.scandir(self._layout.root) as entries:
-            return {
-                SessionUuid(entry.name)
-                for entry in entries
-                if is_uuid(entry.name) and entry.is_dir(follow_symlinks=False)
-            }
+            return {SessionUuid(entry.name) for entry in entries if is_uuid(entry.name) and _may_be_directory(entry)}
 
     def stamp(self, session_uuid: SessionUuid) -> Stamp | None:
         """Return the stamp of a session location, or None if it does not exist."""
@@ -154,6 +153,13 @@ class RootLocations:
                         yield entry.name
         except (FileNotFoundError, NotADirectoryError):
             return
+
+
+def _may_be_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:  # not all file systems list types, and an entry that cannot be read must not hide the others
+        return True
 
 
 def _check_owner(path: Path, owner: Owner) -> None:

@@ -4,10 +4,12 @@ import itertools
 import os
 import tracemalloc
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -136,6 +138,24 @@ def test_missing_storage_is_an_error_for_locations(root: Path, locations: FileSe
     root.rename(root.with_name("elsewhere"))
     with pytest.raises(RootUnavailableError):
         locations.list()
+
+
+def test_entry_of_unknown_type_does_not_hide_the_others(
+    locations: FileSessionLocations, session_uuid: SessionUuid
+) -> None:
+    other = SessionUuid(str(uuid.uuid4()))
+    unreadable = mock.Mock(is_dir=mock.Mock(side_effect=PermissionError(13, "Permission denied")))
+    unreadable.name = other
+    locations.create(session_uuid)
+    scandir = os.scandir
+
+    @contextmanager
+    def add_unreadable(path: Path) -> Iterator[Iterator[Any]]:
+        with scandir(path) as entries:
+            yield itertools.chain([unreadable], entries)
+
+    with mock.patch("os.scandir", add_unreadable):
+        assert locations.list() == {session_uuid, other}
 
 
 def test_guarantee_3_location_in_the_trash_is_gone_and_can_be_purged(

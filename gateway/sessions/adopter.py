@@ -201,9 +201,16 @@ class Adopter:
                 retry_seconds = min(pause_seconds * _RETRY_FACTOR, _LONGEST_RETRY_SECONDS)
                 pause_seconds = self._patience_seconds if has_progress or not waiting else retry_seconds
                 next_seconds = begun_seconds + max(pause_seconds, rest_seconds) + _CLOCK_SLACK_SECONDS
-                await asyncio.sleep(max(0.0, next_seconds - time.monotonic()))
+                await self._pause(lost, next_seconds)
         finally:
             self._running.discard(lost)
+
+    async def _pause(self, lost: ReplicaId, until_seconds: float) -> None:
+        """Wait, but no longer than until a lost replica returns. Its next loss then begins without a pause."""
+        while (seconds := until_seconds - time.monotonic()) > 0:
+            await asyncio.sleep(min(seconds, self._peers.pause_seconds()))
+            if lost not in self._peers.lost:
+                return
 
     async def _confirm_losses(self) -> None:
         """List the leases again after the sessions were listed, see guarantee 6."""

@@ -28,7 +28,7 @@ from workspace.record_store import RecordsUnavailableError
 from workspace.records import NO_REPLICA, PendingWrite, SessionRecord, TableState, TemporaryTable
 
 Start = Callable[..., AbstractAsyncContextManager[AdoptingReplicas]]
-STOPPED = ReplicaId("stopped")
+STOPPED, OTHER = ReplicaId("stopped"), ReplicaId("other")
 
 
 def key_of(record: SessionRecord) -> SessionKey:
@@ -216,6 +216,30 @@ async def test_guarantee_4_failed_adoptions_are_retried(
         assert {line["event"] for line in logs} >= {event, "session_adopted"}
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_replica_that_is_lost_again_is_replaced_without_the_pause_after_a_failure(
+    run: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an absence of the storage, in which all replicas seem lost, the pause is a minute."""
+    async with run(lease_seconds=2.0, patience_seconds=600.0) as replicas:
+        (record,) = await replicas.create(OTHER, 1)
+        replicas.leases.renew(OTHER)
+        original, refused = FileSessionRecords.replace, threading.Event()
+
+        def refuse(*_: object) -> None:
+            refused.set()
+            raise RecordsUnavailableError(None, "The storage is unavailable.")
+
+        monkeypatch.setattr(FileSessionRecords, "replace", refuse)
+        replica = await replicas.start("one")
+        await until(refused.is_set, "an adoption fails")
+        monkeypatch.setattr(FileSessionRecords, "replace", original)
+        while not replica.served():  # on a busy machine, the lease of the living replica can lapse in between, too
+            replicas.leases.renew(OTHER)
+            await until(lambda: OTHER not in replica.sessions.peers.lost, "the replica has returned")
+            await until(lambda: OTHER in replica.sessions.peers.lost or bool(replica.served()), "it is lost again")
+        assert replica.served() == {record.name}
 
 
 async def test_guarantee_4_failed_lists_of_leases_are_retried(run: Start, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,10 @@
 
 Guarantees:
 
-1. :meth:`LogOutput.write` never raises. It returns when the line is written, or after ``_WAIT_SECONDS``. While the file
-   takes nothing, further calls do not wait.
+1. :meth:`LogOutput.write` never raises. It returns when the line is written, so that the log is in order with answers
+   to clients, or after ``_WAIT_SECONDS``. The calls of each ``_PERIOD_SECONDS`` wait only as long together, so a slow
+   reader does not slow down the process. While the file takes nothing, further calls do not wait. Lines for which no
+   call waits are not lost, see 2.
 2. At most ``_MAX_WAITING_BYTES`` of lines wait. Further lines are lost. They are counted, and the next line that is not
    lost is preceded by one that says how many were lost.
 3. When the process ends, the thread has ``_CLOSE_SECONDS`` to write the lines that wait.
@@ -24,6 +26,7 @@ from prometheus_client.registry import Collector
 _MAX_WAITING_BYTES = 8 * 1024 * 1024
 _MAX_WRITE_BYTES = 64 * 1024
 _WAIT_SECONDS = 0.1
+_PERIOD_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
 _CLOSE_SECONDS = 2.0
 
@@ -35,14 +38,20 @@ class LogOutput(Collector):
         descriptor: The open file.
         describe_lost: A function that returns the line, without its end, that says how many lines were lost.
         max_waiting_bytes: The maximum size of the lines that wait.
+        monotonic: A function that returns the current time of a monotonic clock, in seconds.
     """
 
     def __init__(
-        self, descriptor: int, describe_lost: Callable[[int], str], max_waiting_bytes: int = _MAX_WAITING_BYTES
+        self,
+        descriptor: int,
+        describe_lost: Callable[[int], str],
+        max_waiting_bytes: int = _MAX_WAITING_BYTES,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._descriptor = descriptor
         self._describe_lost = describe_lost
         self._max_waiting_bytes = max_waiting_bytes
+        self._monotonic = monotonic
         self._changed = threading.Condition()
         self._lines: deque[bytes] = deque()
         self._waiting_bytes = 0
@@ -50,6 +59,8 @@ class LogOutput(Collector):
         self._accepted_lines = 0
         self._done_lines = 0
         self._is_stalled = False
+        self._period_ends_seconds = float("-inf")
+        self._wait_seconds = 0.0
         self._is_closing = False
         self.lost_lines = 0
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
@@ -67,9 +78,7 @@ class LogOutput(Collector):
                 self._unreported = 0
             self._append(line)
             self._changed.notify_all()
-            number = self._accepted_lines
-            if not self._is_stalled and not self._changed.wait_for(lambda: self._done_lines >= number, _WAIT_SECONDS):
-                self._is_stalled = True
+            self._wait_for_lines(self._accepted_lines)
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         """Return the metric."""
@@ -133,6 +142,18 @@ class LogOutput(Collector):
             except OSError:
                 return False
         return True
+
+    def _wait_for_lines(self, number: int) -> None:
+        """Wait until this number of lines is written, unless the calls of this period have waited enough."""
+        begun_seconds = self._monotonic()
+        if begun_seconds >= self._period_ends_seconds:
+            self._period_ends_seconds = begun_seconds + _PERIOD_SECONDS
+            self._wait_seconds = _WAIT_SECONDS
+        if self._is_stalled or self._wait_seconds <= 0.0:
+            return
+        if not self._changed.wait_for(lambda: self._done_lines >= number, self._wait_seconds):
+            self._is_stalled = True
+        self._wait_seconds -= self._monotonic() - begun_seconds
 
     def _append(self, line: bytes) -> None:
         self._lines.append(line)

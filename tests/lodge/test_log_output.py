@@ -1,11 +1,12 @@
 """The log of a process whose reader stalls, fails or goes away."""
 
+import itertools
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -15,6 +16,9 @@ from lodge.log_output import LogOutput
 from tests.conftest import wait_until
 
 LINE = "x" * 999 + "\n"
+SECONDS = 60.0
+"""A wait that does not end by itself, even on a slow machine."""
+
 FLOOD = """
 import sys, time, structlog
 from lodge.logs import set_up_logs
@@ -39,8 +43,8 @@ def pipe() -> Iterator[tuple[int, int]]:
             continue
 
 
-def output_to(descriptor: int, max_waiting_bytes: int) -> LogOutput:
-    return LogOutput(descriptor, lambda count: f"{count} lost", max_waiting_bytes)
+def output_to(descriptor: int, max_waiting_bytes: int, monotonic: Callable[[], float] = time.monotonic) -> LogOutput:
+    return LogOutput(descriptor, lambda count: f"{count} lost", max_waiting_bytes, monotonic)
 
 
 def test_writing_does_not_wait_for_a_reader_and_lost_lines_are_counted(pipe: tuple[int, int]) -> None:
@@ -57,13 +61,29 @@ def test_writing_does_not_wait_for_a_reader_and_lost_lines_are_counted(pipe: tup
     output.close()
 
 
-def test_line_is_written_when_the_call_returns(tmp_path: Path) -> None:
+def test_line_is_written_when_the_call_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lodge.log_output._WAIT_SECONDS", SECONDS)
     with (tmp_path / "log").open("wb") as file:
-        output = output_to(file.fileno(), 100_000)
+        output = output_to(file.fileno(), 100_000, monotonic=itertools.count(0.0, SECONDS).__next__)
         for number in range(200):
             output.write(f"{number}\n")
             assert (tmp_path / "log").read_text().endswith(f"{number}\n")
         output.close()
+
+
+def test_calls_together_do_not_wait_longer_than_one(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lodge.log_output._WAIT_SECONDS", SECONDS)
+    monkeypatch.setattr("lodge.log_output._PERIOD_SECONDS", float("inf"))
+    reader, writer = pipe
+    output = output_to(writer, 10_000_000, monotonic=itertools.count(0.0, SECONDS / 2).__next__)
+    for _ in range(2):
+        output.write(LINE)  # by the clock, each call waits for half the time
+    begun = time.monotonic()
+    for _ in range(100):
+        output.write(LINE)  # the pipe takes only a part of the lines
+    assert time.monotonic() - begun < SECONDS
+    assert read_lines(reader, 102) == [LINE] * 102, "no line is lost"
+    output.close()
 
 
 def test_process_ends_although_nobody_reads(pipe: tuple[int, int]) -> None:

@@ -68,6 +68,7 @@ class Operator:
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._begun_seconds: float | None = None
+        self._pause_seconds = 0.0
         self._has_completed_pass = False
         self._unfit_since_seconds: float | None = None
 
@@ -135,7 +136,7 @@ class Operator:
         begun_seconds = self._begun_seconds = self._monotonic()
         due_seconds = begun_seconds
         try:
-            if self.reaper.make_pass():
+            if self.reaper.make_pass(self._pause_seconds):
                 self._has_completed_pass = True
                 due_seconds = self.reaper.due_seconds()
         except HomeMovedError:
@@ -148,8 +149,10 @@ class Operator:
         gap_seconds = min(max(gap_seconds, _SHORTEST_GAP_SECONDS), _LONGEST_GAP_SECONDS)
         if due_seconds <= ended_seconds:
             due_seconds = ended_seconds + self._pace.period_seconds
+        wait_seconds = min(due_seconds - ended_seconds, self._pace.period_seconds)
+        self._pause_seconds = max(gap_seconds, wait_seconds)
         if not self._stop.wait(gap_seconds):
-            self._wake.wait(min(due_seconds - ended_seconds, self._pace.period_seconds) - gap_seconds)
+            self._wake.wait(wait_seconds - gap_seconds)
 
     def _work(self, queue: WorkQueue) -> None:
         while not self._stop.is_set():

@@ -14,8 +14,11 @@ Guarantees in addition to those of :mod:`reaper.removals` and :mod:`reaper.work_
    soon as it is permitted to.
 6. Time during which the reaper could not read the state, or could not write what a gateway must write, does not count.
    After a pass that was on hold, all grace periods and the observation of leases start again. While the reaper can read
-   but not write, it only completes the ends that have begun or were requested, and purges the trash.
-7. If the storage answers, and a pass is made at each time that :meth:`Reaper.due_seconds` returns:
+   but not write, it only completes the ends that have begun or were requested, and purges the trash. The same holds
+   for the pass after the reaper was paused, or the storage hung, for longer than the lease duration
+   (:mod:`reaper.interruptions`).
+7. If the storage answers each call within the lease duration, and a pass is made at each time that
+   :meth:`Reaper.due_seconds` returns:
 
    - A session whose holders are gone is ended after at most the lease duration, the grace period and three passes. If
      another session of the same holders is adopted, this takes at most one grace period and three passes after that.
@@ -43,6 +46,7 @@ from reaper.decisions import (
     only_ended,
 )
 from reaper.holds import MASS_EXPIRY, RECORDS, ROOT, STORAGE, WRITES, Holds
+from reaper.interruptions import Interruptions
 from reaper.mass_expiry import NEVER, MassExpiry, MassExpiryRule, evaluate_mass_expiry
 from reaper.removals import Release, Removals
 from reaper.reports import MassExpiryConfirmed, PassResult, Report, ReportHandler
@@ -134,6 +138,7 @@ class Reaper:
         self._monotonic = monotonic
         self._log = log
         self.holds = Holds(log, self._report)
+        self._interruptions = Interruptions(lease_duration_seconds, monotonic)
         self.snapshot_reader = SnapshotReader(
             read_records=self._read_records,
             leases=leases,
@@ -143,6 +148,7 @@ class Reaper:
             storage_period_seconds=storage_period_seconds,
             monotonic=monotonic,
             log=log,
+            on_step=self._interruptions.note_step,
         )
         self._stopping = threading.Event()
         self._removals = Removals(
@@ -162,10 +168,13 @@ class Reaper:
         self._announced_token = ""
         self._is_sparing = False
 
-    def make_pass(self) -> bool:
+    def make_pass(self, planned_pause_seconds: float = 0.0) -> bool:
         """Read the complete state and queue the work that is due.
 
         Only one thread may call this method.
+
+        Args:
+            planned_pause_seconds: The planned time since the end of the last pass.
 
         Returns:
             Whether the complete state could be read.
@@ -175,14 +184,19 @@ class Reaper:
                 needed.
         """
         begun_seconds = self._monotonic()
+        self._interruptions.note_step(planned_pause_seconds)
         try:
             snapshot = self.snapshot_reader.read()
             can_write = self._can_write()
+            self._interruptions.note_step()
             if not can_write:
                 self._restart(forget_silence(self._history))
             self._history = extend_history(self._history, snapshot)
             decisions = decide(self._history, snapshot, self._grace_period_seconds)
             decisions = self._select_due(decisions if can_write else only_ended(decisions), snapshot)
+            if self._was_interrupted():
+                self._restart(forget_silence(self._history))
+                decisions = only_ended(decisions)
         except HomeMovedError:
             raise
         except (RecordsUnavailableError, OSError) as error:
@@ -196,6 +210,7 @@ class Reaper:
         seconds = self._monotonic() - begun_seconds
         self.last_pass = PassResult(snapshot, self._mass_expiry.held, seconds, len(decisions.spared))
         self._report(self.last_pass)
+        self._interruptions.note_step()
         return True
 
     def due_seconds(self) -> float:
@@ -227,6 +242,14 @@ class Reaper:
         self.holds.end(WRITES)
         return True
 
+    def _was_interrupted(self) -> bool:
+        """Return whether the reaper was paused, or the storage hung, since the last pass or in this one."""
+        self._interruptions.note_step()
+        seconds = self._interruptions.take_longest()
+        if seconds:
+            self._log.warning("grace_periods_restarted", seconds=round(seconds, 1))
+        return seconds > 0
+
     def _restart(self, history: History) -> None:
         """Start all observations again, except those in the given history."""
         self._history, self._mass_expiry = history, MassExpiry()
@@ -234,6 +257,8 @@ class Reaper:
 
     def _hold(self, error: RecordsUnavailableError | OSError) -> None:
         self._restart(History())
+        self._interruptions.note_step()
+        self._interruptions.take_longest()
         self.last_pass = None
         for queue in (self.ends, self.purges):
             queue.retain(frozenset())

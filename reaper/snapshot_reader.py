@@ -64,6 +64,7 @@ class SnapshotReader:
             listed for each snapshot.
         monotonic: A function that returns the current time of a monotonic clock, in seconds.
         log: The logger for locations whose contents cannot be determined.
+        on_step: A function that is called whenever the storage has answered.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class SnapshotReader:
         storage_period_seconds: float,
         monotonic: Callable[[], float],
         log: structlog.typing.FilteringBoundLogger,
+        on_step: Callable[[], object] = lambda: None,
     ) -> None:
         self._read_records = read_records
         self._leases = leases
@@ -85,7 +87,8 @@ class SnapshotReader:
         self._storage_period_seconds = storage_period_seconds
         self._monotonic = monotonic
         self._log = log
-        self._tables = TableDirectories(locations)
+        self._on_step = on_step
+        self._tables = TableDirectories(locations, on_step)
         self._logged: Set[SessionUuid] = frozenset()
         self._storage: _Storage | None = None
         self._lease_duration_seconds = lease_duration_seconds
@@ -103,7 +106,9 @@ class SnapshotReader:
         storage = self._list_storage()
         begun_seconds = self._monotonic()
         leases = self._leases.list()
+        self._on_step()
         records = self._read_records()
+        self._on_step()
         hosts = self._hosts()
         ended_seconds = self._monotonic()
         with self._observing:
@@ -137,6 +142,7 @@ class SnapshotReader:
         """
         begun_seconds = self._monotonic()
         leases = self._leases.list()
+        self._on_step()
         with self._observing:
             self._observer.observe(leases, self._named, self._monotonic())
             return self._observer.lost(begun_seconds)
@@ -175,8 +181,10 @@ class SnapshotReader:
             return self._storage
         self._storage = None
         locations = self._locations.list()
+        self._on_step()
         listings = self._tables.read(locations, begun_seconds)
         trash = self._locations.trash()
+        self._on_step()
         self._log_anomalies(listings)
         self._storage = _Storage(
             locations=locations,

@@ -12,7 +12,7 @@ Guarantees:
    listed.
 """
 
-from collections.abc import Hashable, Mapping, MutableMapping, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from workspace.identifiers import SessionUuid, TableUuid
@@ -52,10 +52,15 @@ class TableDirectories:
     """A cache of the directories in session locations.
 
     For the guarantees, see the module docstring.
+
+    Args:
+        locations: The session locations.
+        on_step: A function that is called after each location.
     """
 
-    def __init__(self, locations: SessionLocations) -> None:
+    def __init__(self, locations: SessionLocations, on_step: Callable[[], object] = lambda: None) -> None:
         self._locations = locations
+        self._on_step = on_step
         self._listings: Mapping[SessionUuid, LocationListing] = {}
 
     def read(self, sessions: Set[SessionUuid], now_seconds: float) -> Mapping[SessionUuid, LocationListing]:
@@ -71,6 +76,7 @@ class TableDirectories:
                 listings[session_uuid] = self._read_one(roots, session_uuid, now_seconds)
             except OSError as error:
                 listings[session_uuid] = LocationListing((), now_seconds, now_seconds, error=error)
+            self._on_step()
         self._listings = listings
         return listings
 

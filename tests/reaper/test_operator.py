@@ -64,6 +64,13 @@ def test_guarantee_1_pass_begins_when_a_lease_may_have_expired(world: Any, wait_
         wait_until(lambda: not world.records.list(), "the session is ended")
 
 
+def test_planned_pause_longer_than_a_lease_restarts_no_grace_period(world: Any, wait_until: WaitUntil) -> None:
+    operator = an_operator(world, lease_duration_seconds=0.3, grace_period_seconds=0.3)
+    world.start_session("dead")
+    with mock.patch.object(reaper.operator, "_SHORTEST_GAP_SECONDS", 0.4), running(operator):
+        wait_until(lambda: not world.records.list(), "the session is ended")
+
+
 def test_guarantee_1_thousand_requests_cause_few_passes(world: Any, wait_until: WaitUntil) -> None:
     operator = an_operator(world, period_seconds=LONG_SECONDS)
     with mock.patch.object(world.reaper, "make_pass", wraps=world.reaper.make_pass) as deciding, running(operator):
@@ -86,10 +93,10 @@ def test_guarantee_2_loop_continues_after_unexpected_error(world: Any, wait_unti
     deciding = world.reaper.make_pass
     failures = iter([RuntimeError("unexpected")])
 
-    def fail_once() -> Any:
+    def fail_once(planned_pause_seconds: float) -> Any:
         for failure in failures:
             raise failure
-        return deciding()
+        return deciding(planned_pause_seconds)
 
     with (
         structlog.testing.capture_logs() as logs,

@@ -104,7 +104,7 @@ def test_replica_that_returns_while_a_pass_reads_the_records_stays_a_holder(worl
         update_record(world.records, name, lambda record: add_holder(record, ReplicaId("returned")), must_write=True)
         return world.records.list()
 
-    world.now_seconds += LEASE_SECONDS + 1
+    world.now_seconds += LEASE_SECONDS
     world.leases.renew(ReplicaId("alive"))
     with mock.patch.object(world.reaper.snapshot_reader, "_read_records", read_after_return):
         world.reaper.run_once()
@@ -264,6 +264,67 @@ def test_guarantee_6_silence_means_nothing_while_the_reaper_cannot_write(world: 
     world.passes(GRACE_SECONDS + 3)
     assert not world.is_there(silent)
     assert not orphan.exists()
+
+
+def test_guarantee_6_pause_of_the_reaper_does_not_count(world: Any) -> None:
+    silent = world.start_session("silent")
+    world.passes(LEASE_SECONDS)
+    orphan = world.make_location(ORPHAN)
+    world.passes(1)
+    world.now_seconds += LEASE_SECONDS + GRACE_SECONDS
+    with structlog.testing.capture_logs() as logs:
+        world.passes(1)
+    (event,) = logs
+    assert event["event"] == "grace_periods_restarted"
+    assert event["seconds"] == LEASE_SECONDS + GRACE_SECONDS + 1
+    assert orphan.exists()
+    world.passes(LEASE_SECONDS + GRACE_SECONDS - 1)
+    assert world.is_there(silent)
+    world.passes(4)
+    assert not world.is_there(silent)
+    assert not orphan.exists()
+
+
+@pytest.mark.parametrize(
+    ("storage", "method"),
+    [
+        ("locations", "list"),
+        ("locations", "trash"),
+        ("records", "list"),
+        ("leases", "list"),
+        ("leases", "check_writable"),
+    ],
+)
+def test_guarantee_6_time_in_which_the_storage_hung_does_not_count(world: Any, storage: str, method: str) -> None:
+    silent = world.start_session("silent")
+    world.passes(LEASE_SECONDS + 1)
+    call = getattr(getattr(world, storage), method)
+
+    def hang() -> Any:
+        world.now_seconds += LEASE_SECONDS + GRACE_SECONDS
+        return call()
+
+    with mock.patch.object(getattr(world, storage), method, hang):
+        world.passes(1)
+    world.passes(LEASE_SECONDS + GRACE_SECONDS - 1)
+    assert world.is_there(silent)
+    world.passes(4)
+    assert not world.is_there(silent)
+
+
+def test_guarantee_7_slow_storage_keeps_no_session_alive(world: Any) -> None:
+    """Each answer takes almost as long as a lease, and a pass longer than a lease and the grace period."""
+    silent = world.start_session("silent")
+    for storage in (world.locations, world.records, world.leases):
+        call = storage.list
+
+        def answer_late(call: Any = call) -> Any:
+            world.now_seconds += LEASE_SECONDS - 1
+            return call()
+
+        storage.list = answer_late
+    world.passes(5)
+    assert not world.is_there(silent)
 
 
 @pytest.mark.needs_root

@@ -14,7 +14,8 @@ class Fault(enum.Enum):
     """A fault before or after a call takes effect.
 
     ``STALL_…`` delays a single call. ``LOOP_STALLS`` stops the event loop of a gateway, while its threads continue.
-    ``READ_ONLY`` refuses the writes of all processes, as a full or read-only storage does, and happens alone.
+    ``READ_ONLY`` refuses the writes of all processes, as a full or read-only storage does, and happens alone. ``HANG``
+    lets all calls of all processes to one service wait, as a network file system without a server does.
     """
 
     CRASH_BEFORE = enum.auto()
@@ -31,6 +32,7 @@ class Fault(enum.Enum):
     OTHER_PAUSES = enum.auto()
     LOOP_STALLS = enum.auto()
     READ_ONLY = enum.auto()
+    HANG = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ def choose_fault_plan(random: random.Random, longest_seconds: float, situation: 
     Some seeds have many faults of few kinds, others have all kinds, because one kind can hide another. Evenly spread
     faults hardly ever hit two places in sequence. Most seeds therefore also have faults that target single calls.
     """
-    kinds = [fault for fault in Fault if fault is not Fault.READ_ONLY]
+    kinds = [fault for fault in Fault if fault not in {Fault.READ_ONLY, Fault.HANG}]
     some = random.sample(kinds, random.choice([2, 4, 8, len(kinds)]))
     calls = random.sample(CALLS, random.choice([0, 0, 1, 2, 3]))
     targeted = [TargetedFault("", operation, random.choice(kinds), random.choice(_RATES)) for operation in calls]
@@ -126,18 +128,20 @@ def choose_fault_plan(random: random.Random, longest_seconds: float, situation: 
     )
     match situation:
         case Situation.STOPS | Situation.QUOTA:
-            return replace(plan, rate=0.003, targeted={})
+            plan = replace(plan, rate=0.003, targeted={})
         case Situation.SILENCE:
             silent = TargetedFault("gateway-1", "list records", Fault.REFUSED, 1.0)
-            return replace(plan, rate=0.001, targeted={silent.operation: silent})
+            plan = replace(plan, rate=0.001, targeted={silent.operation: silent})
         case Situation.READ_ONLY:
-            return FaultPlan(random.choice((0.002, 0.01)), (Fault.READ_ONLY,), {}, 2 * longest_seconds, 0.2, 0.0)
+            plan = FaultPlan(random.choice((0.002, 0.01)), (Fault.READ_ONLY,), {}, 2 * longest_seconds, 0.2, 0.0)
+        case Situation.HANGS:
+            kinds = [Fault.HANG, Fault.OTHER_CRASHES]
+            plan = FaultPlan(random.choice((0.002, 0.005)), kinds, {}, 2 * longest_seconds, 0.5, 0.0)
         case Situation.WATCHED:
-            return FaultPlan(random.choice((0.005, 0.02)), _OF_PROCESSES, {}, longest_seconds, 0.2, 0.0)
+            plan = FaultPlan(random.choice((0.005, 0.02)), _OF_PROCESSES, {}, longest_seconds, 0.2, 0.0)
         case Situation.RETURNS:
-            return _choose_returns(random, plan)
-        case _:
-            return plan
+            plan = _choose_returns(random, plan)
+    return plan
 
 
 def _choose_returns(random: random.Random, plan: FaultPlan) -> FaultPlan:

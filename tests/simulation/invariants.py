@@ -43,6 +43,8 @@ The modules promise more:
     first change of the record decides.
 19. A statement takes no effect if its client received an error, unless the error says that the outcome is unknown, or
     another gateway received the statement too.
+20. A reaper decides to end a session because of silence only after it has listed the leases during the whole grace
+    period, without an interruption, if no call is slow except that the storage hangs.
 
 :mod:`tests.simulation.adoptions` checks the invariants 13 to 15.
 """
@@ -58,7 +60,7 @@ from gateway.tables.changes import is_lost
 from reaper.holds import MASS_EXPIRY
 from tests.simulation.api_server import ApiServer, StoredObject
 from tests.simulation.gateways import GatewayProcess
-from tests.simulation.parameters import Parameters
+from tests.simulation.parameters import LEASE_SECONDS, Parameters
 from tests.simulation.schedule import MAX_DRIFT, Process, Schedule
 from tests.simulation.situations import Situation
 from tests.simulation.storage import Storage
@@ -74,6 +76,8 @@ ViewsOf = Callable[[str, str], Mapping[str, tuple[str, ...]] | None]
 """Returns the paths that each temporary view of a client's session reads; None if the backend has no such session."""
 
 _NEVER = float("-inf")
+_INTERRUPTION_SECONDS = 2.5 * LEASE_SECONDS
+"""A longer time between two lists of the leases is an interruption. It covers a lease and a pause between passes."""
 _EXPECTED_ERRORS = (GatewayError, OSError, RecordError)
 """Errors that the protocol handles: a service is unreachable, or another process changed a record first."""
 
@@ -158,6 +162,7 @@ class InvariantChecker:
         self._parameters = parameters
         self._lease_changes: dict[ReplicaId, float] = {}
         self._listed_changes: dict[Process | None, dict[ReplicaId, float]] = {}
+        self._views: dict[Process | None, tuple[float, float]] = {}
         self._schedule = schedule
         self._gateways = gateways
         self._api: ApiServer
@@ -224,7 +229,20 @@ class InvariantChecker:
 
     def on_lease_list(self) -> None:
         """Note which changes of leases a process can know."""
-        self._listed_changes[self._schedule.process] = dict(self._lease_changes)
+        process, now = self._schedule.process, self._schedule.now
+        self._listed_changes[process] = dict(self._lease_changes)
+        since, last = self._views.get(process, (now, now))
+        self._views[process] = since if now - last < _INTERRUPTION_SECONDS else now, now
+
+    def on_ends_decided(self, sessions: Sequence[SessionUuid]) -> None:
+        """Check what a reaper has seen when it decides to end sessions because of silence."""
+        process, now = self._schedule.process, self._schedule.now
+        since, last = self._views[process]
+        seconds = last - since if now - last < _INTERRUPTION_SECONDS else 0.0
+        is_interrupted = seconds < (1 - MAX_DRIFT) * self._parameters.grace_seconds
+        if sessions and is_interrupted and self._parameters.situation is Situation.HANGS:
+            text = f"{process} ends {sessions} although it has listed the leases for only {seconds:.1f} s"
+            self.report_violation(20, text)
 
     def on_interrupt(self, operation_id: str) -> None:
         """Note that a client is about to interrupt a statement."""

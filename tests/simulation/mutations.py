@@ -32,6 +32,7 @@ from gateway.tables.records import TableRecords
 from gateway.tables.undo import Undo
 from gateway.tables.view_sync import ViewSync
 from reaper.decisions import Snapshot
+from reaper.interruptions import Interruptions
 from reaper.removals import Removals
 from tests.simulation.api_server import ApiServer
 from tests.simulation.records import ModelSessionRecords
@@ -318,6 +319,10 @@ def _judge_without_writes() -> AbstractContextManager[None]:
     return _patch((reaper.reaper.Reaper, "_can_write", lambda self: True))
 
 
+def _count_interruptions() -> AbstractContextManager[None]:
+    return _patch((Interruptions, "take_longest", lambda self: 0.0))
+
+
 def _keep_grace_periods() -> AbstractContextManager[None]:
     return _patch((reaper.reaper.Reaper, "_restart", lambda self, history: None))
 
@@ -407,6 +412,13 @@ MUTATIONS: Sequence[Mutation] = (
         frozenset({17}),
         Situation.READ_ONLY,
         first=340,
+    ),
+    Mutation(
+        "a pause of the reaper counts as grace period",
+        _count_interruptions,
+        frozenset({20}),
+        Situation.HANGS,
+        first=492,
     ),
     Mutation(
         "the trash is not emptied",

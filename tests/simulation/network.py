@@ -67,6 +67,7 @@ class Network:
         self.fault_plan = NO_FAULTS
         self.down_until: dict[str, float] = {}
         self.read_only_until: dict[str, float] = {}
+        self.hung_until: dict[str, float] = {}
 
     def call(self, process: Process, service: Service, operation: str, effect: Callable[[], _Result]) -> _Result:
         """Send a request, let it take effect in one step, and return its response.
@@ -81,6 +82,8 @@ class Network:
         schedule.wait(self._delay())
         if fault is not None:
             self._inject_before(process, service, fault)
+        while self.hung_until.get(service.name, 0.0) > schedule.now:
+            schedule.wait(_HANG_CHECK_SECONDS)
         self._check_connection(process, service)
         if operation in WRITES and self.is_read_only(service):
             raise service.create_unavailable_error("it is read-only")
@@ -157,6 +160,8 @@ class Network:
                 self.down_until[service.name] = self._schedule.now + self.duration()
             case Fault.READ_ONLY:
                 self.read_only_until[service.name] = self._schedule.now + self.duration()
+            case Fault.HANG:
+                self.hung_until[service.name] = self._schedule.now + self.duration()
             case Fault.LOOP_STALLS:
                 others = [other for other in self._others() if other.name.startswith("gateway")]
                 if others:
@@ -181,5 +186,6 @@ class Network:
                 raise service.create_unavailable_error("the response was lost")
 
 
+_HANG_CHECK_SECONDS = 0.1
 _SLOW_RESPONSE_SHARE = 0.15
 _SLOW_WATCH_SHARE = 0.3

@@ -105,6 +105,14 @@ class Parameters:
                 )
             case Situation.READ_ONLY:
                 chosen = replace(chosen, idle_seconds=30.0, mass_expiry_minimum=100)
+            case Situation.HANGS:
+                chosen = replace(
+                    chosen,
+                    grace_seconds=12.0,
+                    idle_seconds=30.0,
+                    mass_expiry_minimum=100,
+                    fault_seconds=3 * _FAULT_SECONDS,
+                )
             case Situation.WATCHED:
                 chosen = replace(chosen, clients=3, grace_seconds=12.0, idle_seconds=30.0, stop_interval_seconds=_NEVER)
             case Situation.RETURNS:

@@ -7,13 +7,15 @@ It runs the real :class:`reaper.reaper.Reaper` in one of two modes:
 - Alone in one thread, pass after pass. This reaches other orders of the same steps.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from greenlet import GreenletExit
 
 from reaper.cached_records import CachedRecords
+from reaper.decisions import Decisions, Snapshot
 from reaper.mass_expiry import MassExpiryRule
 from reaper.operator import Operator, Pace
 from reaper.reaper import Reaper, ReaperDependencies
@@ -25,6 +27,7 @@ from tests.simulation.locations import ModelLocations
 from tests.simulation.network import Network
 from tests.simulation.records import ModelLeases, ModelSessionRecords
 from tests.simulation.schedule import Process
+from workspace.identifiers import SessionUuid
 from workspace.records import SessionRecord
 
 _RESYNC_SECONDS = 30.0
@@ -71,6 +74,18 @@ class ReaperInputs:
     confirmation: Callable[[], str | None]
 
 
+class _ObservedReaper(Reaper):
+    """A reaper that reports the sessions that it decides to end because of silence."""
+
+    def __init__(self, on_ends_decided: Callable[[Sequence[SessionUuid]], object], **parts: Any) -> None:
+        super().__init__(**parts)
+        self._on_ends_decided = on_ends_decided
+
+    def _offer(self, decisions: Decisions, snapshot: Snapshot) -> None:
+        self._on_ends_decided([stored.record.session_uuid for stored in decisions.end])
+        super()._offer(decisions, snapshot)
+
+
 class ReaperProcess:
     """A simulated reaper.
 
@@ -83,6 +98,7 @@ class ReaperProcess:
         locations: The session locations.
         network: Carries its requests.
         on_error: Called with an error that the reaper does not handle.
+        on_ends_decided: Called with the sessions that the reaper decides to end because of silence.
     """
 
     def __init__(
@@ -96,6 +112,7 @@ class ReaperProcess:
         locations: ModelLocations,
         network: Network,
         on_error: Callable[[str, BaseException | None], None],
+        on_ends_decided: Callable[[Sequence[SessionUuid]], object],
     ) -> None:
         self._process = process
         self._settings = reaper_settings
@@ -107,7 +124,8 @@ class ReaperProcess:
             process, api, network, reaper_settings.lease_seconds, lambda: self._request_pass()
         )
         self._cache = CachedRecords(records, resync_seconds=_RESYNC_SECONDS, monotonic=process.monotonic, log=self._log)
-        self._reaper = Reaper(
+        self._reaper = _ObservedReaper(
+            on_ends_decided,
             records=records,
             leases=ModelLeases(process, api, network),
             locations=locations,

@@ -14,6 +14,7 @@ class Situation(enum.Enum):
         RETURNS: Gateways lose their leases and return, while others are about to adopt their sessions.
         WATCHED: Each gateway has a watcher, which replaces it if it ends or does not respond. Other faults are rare.
         READ_ONLY: The only fault is storage that can be read but not written, often for longer than all periods.
+        HANGS: Gateways crash. Storage and API server often hang for longer than all periods, without errors.
     """
 
     ANY = enum.auto()
@@ -23,6 +24,7 @@ class Situation(enum.Enum):
     RETURNS = enum.auto()
     WATCHED = enum.auto()
     READ_ONLY = enum.auto()
+    HANGS = enum.auto()
 
 
 _SITUATIONS = (
@@ -31,6 +33,14 @@ _SITUATIONS = (
     Situation.ANY,
     Situation.QUOTA,
     Situation.READ_ONLY,
+    Situation.SILENCE,
+    Situation.WATCHED,
+    Situation.RETURNS,
+    Situation.ANY,
+    Situation.STOPS,
+    Situation.ANY,
+    Situation.QUOTA,
+    Situation.HANGS,
     Situation.SILENCE,
     Situation.WATCHED,
     Situation.RETURNS,

@@ -32,6 +32,7 @@ EXPECTED_EVENTS = {
     "client_error_LODGE_STATEMENT_LOST": "a statement lost with its gateway",
     "event_loop_recovered": "an event loop that responded again after a stall",
     "gateway_doubted": "a node that seemed silent",
+    "grace_periods_restarted": "a reaper that was interrupted",
     "late_writes": "a late write of a task",
     "lease_renewal_stopped": "a gateway whose event loop stalled for too long",
     "locations_restored": "a removed location that a late write restored",

@@ -165,6 +165,7 @@ class World:
         self._network.fault_plan = NO_FAULTS
         self._network.down_until.clear()
         self._network.read_only_until.clear()
+        self._network.hung_until.clear()
         self._spark.down_until = now = self._schedule.now
         for process in self._processes:
             process.cut_off_until.clear()
@@ -216,6 +217,7 @@ class World:
             locations=self._create_locations(process),
             network=self._network,
             on_error=self._checker.on_error,
+            on_ends_decided=self._checker.on_ends_decided,
         )
         process.start(reaper.run)
 
@@ -263,7 +265,7 @@ class World:
 
     def _on_fault(self, process: Process, fault: Fault, operation: str) -> None:
         self._observer.on_fault(process, fault, operation)
-        affected = list(self._gateway_of) if fault in {Fault.OUTAGE, Fault.READ_ONLY} else [process]
+        affected = list(self._gateway_of) if fault in {Fault.OUTAGE, Fault.READ_ONLY, Fault.HANG} else [process]
         for each in affected:
             self._adoptions.on_fault(each, self._schedule.now + 2 * self._network.fault_plan.longest_seconds)
 

@@ -1,19 +1,25 @@
-"""The environment variables of the reaper process that `lodge serve` starts."""
+"""The settings of the reaper process that `lodge serve` starts.
+
+They are in a configuration file, because the kernel limits an environment variable to 128 KiB. A setting such as
+``principal_backend`` can be longer. The file is in memory, and the process inherits its descriptor.
+"""
 
 import os
 from collections.abc import Mapping
 from datetime import timedelta
 
+import yaml
+
 from lodge.audit_log import audit_destination
-from lodge.settings import ENVIRONMENT_PREFIX, ReapSettings, ServeSettings
+from lodge.settings import CONFIG_VARIABLE, ENVIRONMENT_PREFIX, ReapSettings, ServeSettings
 from workspace.workspaces import Workspaces
 
 
 def environment_for(settings: ServeSettings, workspaces: Workspaces) -> Mapping[str, str]:
-    """Return the environment variables for a reaper process.
+    """Return the environment variables for a reaper process, which must be started with the open files of this process.
 
-    The variables contain the given settings and workspaces. Lodge variables in the environment of this process are not
-    passed on.
+    A variable names a new file in memory with the given settings and workspaces. Lodge variables in the environment of
+    this process are not passed on.
     """
     uris = [f"{name}={workspace.uri}" for name, workspace in workspaces.by_name.items()]
     values = {name: _format(getattr(settings, name)) for name in ReapSettings.model_fields} | {
@@ -22,12 +28,13 @@ def environment_for(settings: ServeSettings, workspaces: Workspaces) -> Mapping[
         "audit_log": audit_destination(settings) or settings.audit_log,
     }
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
-    settings_given = {f"{ENVIRONMENT_PREFIX}{key.upper()}": value for key, value in values.items() if value is not None}
-    return inherited | settings_given
+    file = os.memfd_create("lodge-reaper-settings", flags=0)  # without the flag that closes it in the reaper
+    os.write(file, yaml.safe_dump({key: value for key, value in values.items() if value is not None}).encode("ascii"))
+    return inherited | {CONFIG_VARIABLE: f"/proc/self/fd/{file}"}
 
 
 def _format(value: object) -> str | None:
-    """Format a setting as the value of an environment variable.
+    """Format a setting as text.
 
     Returns None if the setting has no value.
     """

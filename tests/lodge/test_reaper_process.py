@@ -1,6 +1,7 @@
 """The reaper process of a gateway has the gateway's settings."""
 
 import argparse
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,18 @@ def test_reaper_process_gets_every_common_setting(tmp_path: Path, monkeypatch: p
     assert {name: getattr(read, name) for name in ReapSettings.model_fields} == {
         name: getattr(serving, name) for name in ReapSettings.model_fields
     } | {"metrics_listen": serving.reaper_metrics_listen}
+
+
+def test_reaper_process_can_have_very_many_backends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel refuses a program with an environment variable of more than 128 KiB."""
+    uris = {"dfs.tmp": tmp_path.as_uri()}
+    backends = {f"analyst{number}": f"sc://spark-analyst{number}.spark.svc:15002" for number in range(4000)}
+    serving = ServeSettings.model_validate({"workspace": uris, "principal_backend": backends})
+    environment = environment_for(serving, Workspaces.from_uris(uris, "dfs.tmp"))
+    seen = subprocess.run(
+        ["/bin/cat", environment["LODGE_CONFIG"]], env=environment, close_fds=False, check=True, stdout=subprocess.PIPE
+    )
+    monkeypatch.setenv("LODGE_CONFIG", str(tmp_path / "seen"))
+    (tmp_path / "seen").write_bytes(seen.stdout)
+    read = SettingsOptions(ReapSettings, parser := argparse.ArgumentParser()).read(parser.parse_args([]))
+    assert read.principal_backend == backends

@@ -346,7 +346,6 @@ def test_reaper_process_gets_the_same_settings(tmp_path: Path, monkeypatch: pyte
     )
     for name, value in environment_for(given, workspaces_from(given)).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("LODGE_CONFIG")
     read_back = read(model=ReapSettings)
     assert workspaces_from(read_back) == workspaces_from(given)
     for name in set(ReapSettings.model_fields) - {"workspace"}:

@@ -28,6 +28,8 @@ from typing import IO, Protocol
 REQUESTS = frozenset({signal.SIGTERM, signal.SIGHUP})
 """The signals with which a parent asks a fork for something."""
 
+KILL_SECONDS = 10.0
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _POLL_SECONDS = 0.05
@@ -113,7 +115,8 @@ def start_child(
 def stop_child(child: Child, grace_seconds: float) -> None:
     """Terminate a child process and wait until it has ended.
 
-    If the process is still running after ``grace_seconds``, its process group is killed.
+    If the process is still running after ``grace_seconds``, its process group is killed. The kernel may delay the end
+    of a process that waits for storage. This function waits for at most ``KILL_SECONDS`` after the signal.
     """
     child.send_signal(signal.SIGTERM)
     end_seconds = time.monotonic() + grace_seconds
@@ -122,7 +125,8 @@ def stop_child(child: Child, grace_seconds: float) -> None:
     if child.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
-    while child.poll() is None:
+    end_seconds = time.monotonic() + KILL_SECONDS
+    while child.poll() is None and time.monotonic() < end_seconds:
         time.sleep(_POLL_SECONDS)
 
 

@@ -23,6 +23,8 @@ Guarantees:
 5. While it watches, this process uses no storage and no gRPC, so it cannot get stuck where a gateway does.
 6. After a reload was requested, each process that starts reads the settings again. Settings that need a restart keep
    their values.
+7. A stop always ends. If a gateway has not stopped ``STOP_MARGIN_SECONDS`` after the drain timeout, for example because
+   its storage hangs, this process kills all others, and ends even if the kernel does not let them end yet.
 
 Not guaranteed: that anything continues if this process is killed. All its processes then die.
 
@@ -64,6 +66,9 @@ _FAULTS = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL
 _PERIOD_SECONDS = 0.5
 _SLOW_SECONDS = 60.0
 """How long a gateway may take without a sign of life while it starts or stops, if the stall limit is not longer."""
+
+STOP_MARGIN_SECONDS = 30.0
+"""How long a gateway may take to stop beyond the drain timeout. It leaves its sessions and ends its threads then."""
 
 _REAPER_STOP_SECONDS = 10
 _HEALTHY_SECONDS = 60.0
@@ -148,6 +153,7 @@ class Watcher:
         self._pulse = Pulse(_PERIOD_SECONDS)
         self._memory_kills = MemoryKills()
         self._killed: int | None = None
+        self._stop_due_seconds = float("inf")
         self._loss_of_killed = Loss.STUCK
         self._gateway = KeptProcess(self._start_gateway)
         self._reaper = KeptProcess(self._start_reaper)
@@ -199,6 +205,8 @@ class Watcher:
                     failure = error
                     self._stop_gateway()
             if (ended := self._gateway.take_end()) is None:
+                if self._is_stop_overdue():
+                    break
                 self._kill_stuck_gateway()
                 continue
             pid, status = ended
@@ -214,7 +222,7 @@ class Watcher:
             self._signs.count_restart()
         if failure is not None:
             raise failure
-        return 0
+        return 0 if self._gateway.process is None else 1
 
     def _take_suspicions(self, pid: int, status: int) -> None:
         """Find out on which requests a gateway worked that was lost. The next gateway writes them to the records."""
@@ -231,6 +239,11 @@ class Watcher:
 
     def _has_been_ready(self) -> bool:
         return self._before is not None or self._signs.identity is not None
+
+    @property
+    def _stop_seconds(self) -> float:
+        """How long a gateway may take to stop."""
+        return self._settings.drain_timeout.total_seconds() + STOP_MARGIN_SECONDS
 
     def _start_gateway_if_due(self) -> None:
         try:
@@ -289,8 +302,21 @@ class Watcher:
                 self._loss_of_killed = Loss.STUCK if is_stuck else Loss.STARVED
             process.send_signal(signal.SIGKILL)
 
+    def _is_stop_overdue(self) -> bool:
+        """Return whether the gateway has not stopped in time. Then the reaper is killed.
+
+        A process that waits for storage cannot end while another one waits for the same file.
+        """
+        if self._gateway.process is None or time.monotonic() < self._stop_due_seconds:
+            return False
+        _log.error("gateway_not_stopped", pid=self._gateway.process.pid, seconds=self._stop_seconds)
+        if self._reaper.process is not None:
+            self._reaper.process.send_signal(signal.SIGKILL)
+        return True
+
     def _stop_gateway(self) -> None:
         self._signs.begin_stop()
+        self._stop_due_seconds = time.monotonic() + self._stop_seconds
         if self._gateway.process is not None:
             self._gateway.process.send_signal(signal.SIGTERM)
 

@@ -135,7 +135,7 @@ class SeenCalls:
 async def test_files_are_processed_outside_the_event_loop(workspaces, monkeypatch):
     files = SeenFiles([ListedFile(f"{number}.json", 10, "1") for number in range(20)])
     monkeypatch.setattr(FileScan, "list_files", lambda scan, on_progress: files)
-    monkeypatch.setattr("gateway.scans.discovery_job.decode_rows", seen := SeenCalls(decode_rows))
+    monkeypatch.setattr("gateway.backend_rows.decode_rows", seen := SeenCalls(decode_rows))
     counts = []
     planner = ScanPlanner(make_workspace_reads(), lambda known, discovered: counts.append((known, discovered)))
     session = SessionScans(planner, Principal("ann"), BackendWithEngine(), workspaces)

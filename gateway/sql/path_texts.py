@@ -354,7 +354,7 @@ def _read_adjacent(tokens: Sequence[Token], begin: int) -> Sequence[str]:
 def _find_raw_texts(sql: str, tokens: Sequence[Token]) -> Iterator[PathText]:
     """Yield the words of statements whose text Spark does not split into tokens, such as ``ADD JAR``.
 
-    Such a text may continue after a semicolon. The words of the first statement of each use include those of all later
+    Such a text may continue after a semicolon. The words of the first statement of each kind include those of all later
     ones.
     """
     begun = set()
@@ -362,7 +362,6 @@ def _find_raw_texts(sql: str, tokens: Sequence[Token]) -> Iterator[PathText]:
     for index, token in enumerate(tokens):
         if token.keyword not in _RAW_STATEMENTS or not _begins_statement(tokens, index):
             continue
-        is_setting = token.keyword == "SET"
         kind = tokens[index + 1] if token.keyword == "ADD" and index + 1 < len(tokens) else None
         if kind is not None and kind.is_name and added_characters <= most_characters:
             for added in _find_added_path(sql, kind.end):
@@ -370,12 +369,16 @@ def _find_raw_texts(sql: str, tokens: Sequence[Token]) -> Iterator[PathText]:
                 yield added
             if added_characters > most_characters:
                 yield PathText(UNKNOWN, TextUse.PATH)
-        if is_setting in begun:
+        if token.keyword in begun:
             continue
-        begun.add(is_setting)
-        use = use_of_setting(sql[token.end :]) if is_setting else TextUse.ADDED
+        begun.add(token.keyword)
+        if token.keyword == "SET":
+            use = use_of_setting(sql[token.end :])
+        else:
+            use = TextUse.ADDED if token.keyword == "ADD" else TextUse.PATH
         for word in _RAW_SEPARATORS.split(sql[token.end :]):
-            if "/" in word or "\\" in word or ".." in word or "#" in word or VARIABLE_START in word:
+            is_archive = use is TextUse.ADDED and "#" in word
+            if is_archive or "/" in word or "\\" in word or ".." in word or VARIABLE_START in word:
                 yield PathText(_replace_variables(word), use)
 
 

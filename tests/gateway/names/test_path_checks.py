@@ -293,6 +293,12 @@ async def test_archives_that_spark_unpacks_out_of_the_session_are_refused(checks
 
 
 @pytest.mark.asyncio
+async def test_other_statements_may_contain_the_sign_before_the_directory_of_an_archive(checks):
+    for statement in ("refresh /data/c#", "set a = #", "add archive /data/a.zip#own", "select '#' from csv.`/data/c#`"):
+        await check(checks, sql(statement))
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize("name", [KEY_FILE, KEY_FILE.replace("-", "%2D"), KEY_FILE.replace("-", "%252D")])
 async def test_names_of_keys_are_refused(checks, name):
     for added in (f"files/{name}1", f"archives/a.txt#{name}1", f"forward_to_fs/x/{name}1"):

@@ -23,6 +23,7 @@ Source: [temporary-tables §5.1.8], [temporary-tables §5.1.10], [temporary-tabl
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 
 from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
@@ -39,7 +40,7 @@ from gateway.names.sql_text_resolver import SqlTextResolver
 from gateway.scans.scan_summary import ScanSummary
 from gateway.scans.single_use import find_single_uses
 from gateway.scans.spark_readers import may_replace_scans
-from gateway.sql.column_pruning import add_names_of_expressions
+from gateway.sql.column_pruning import find_names_of_expressions, unite_names
 from gateway.sql.name_syntax import qualify_with_session, quote_name
 from gateway.sql_relations import read_parameters, read_sql_command, remove_positional_parameters
 from workspace.name_comparison import comparable_name
@@ -67,7 +68,7 @@ class PlanResolver(NameLookup):
         Raises:
             GatewayError: If a name cannot be resolved, or a SQL text is not allowed.
         """
-        return _PlanResolution(self).resolve(message, aliases)
+        return _PlanResolution(self, message, aliases).resolve()
 
     async def plan_scans(self, message: Message) -> Sequence[ScanSummary]:
         """Plan the scans in a message whose names are resolved, in place. Return what is known about them.
@@ -120,12 +121,14 @@ def _find_executed(message: Message) -> Message:
 class _PlanResolution:
     """The resolution of a single message."""
 
-    def __init__(self, lookup: NameLookup) -> None:
+    def __init__(self, lookup: NameLookup, root: Message, aliases: Iterable[str]) -> None:
         self._lookup = lookup
-        self._texts = SqlTextResolver(lookup)
-        self._aliases = frozenset[str]()
-        self._commands = frozenset[int]()
-        self._expressions = list[str]()
+        self._texts = SqlTextResolver(lookup, lambda: self._names_of_operations)
+        self._found = find_messages_with_names(root)
+        self._commands = find_command_texts(self._found)
+        relations = (message for message in self._found if isinstance(message, relations_pb2.Relation))
+        own = (relation.subquery_alias.alias for relation in relations if relation.HasField("subquery_alias"))
+        self._aliases = frozenset(comparable_name(alias) for alias in (*own, *aliases))
         self._by_kind: dict[str, Callable[..., bool]] = {
             commands_pb2.SqlCommand.DESCRIPTOR.full_name: self._resolve_text_of_old_client,
             commands_pb2.WriteStreamOperationStart.DESCRIPTOR.full_name: self._refuse_stream,
@@ -137,18 +140,16 @@ class _PlanResolution:
             _Expression.UnresolvedRegex.DESCRIPTOR.full_name: self._resolve_regex,
         }
 
-    def resolve(self, root: Message, aliases: Iterable[str] = ()) -> bool:
-        found = find_messages_with_names(root)
-        self._commands = find_command_texts(found)
-        relations = (message for message in found if isinstance(message, relations_pb2.Relation))
-        own = (relation.subquery_alias.alias for relation in relations if relation.HasField("subquery_alias"))
-        self._aliases = frozenset(comparable_name(alias) for alias in (*own, *aliases))
-        self._expressions = [text for message in found if (text := _read_expression(message))]
-        self._texts = SqlTextResolver(self._lookup, self._expressions)
+    def resolve(self) -> bool:
         changed = False
-        for message in found:
+        for message in self._found:
             changed |= self._by_kind[message.DESCRIPTOR.full_name](message)
         return changed
+
+    @cached_property
+    def _names_of_operations(self) -> frozenset[str] | None:
+        """The names that the operations of DataFrames mention. Only scans need them."""
+        return find_names_of_expressions(map(_read_expression, self._found))
 
     def _resolve_text_of_old_client(self, command: commands_pb2.SqlCommand) -> bool:
         """Resolve the SQL text of an older client, which does not send a relation."""
@@ -288,7 +289,7 @@ class _PlanResolution:
             mentioned = ScanSource.mentioned_in(options)
         except ScanOptionError as error:
             raise GatewayError("LODGE_SCAN_OPTIONS", "22023", str(error)) from error
-        mentioned = add_names_of_expressions(mentioned, self._expressions)
+        mentioned = unite_names(mentioned, self._names_of_operations)
         _replace_relation(relation, self._lookup.build_scan(workspace, [path], options=own, mentioned=mentioned))
         return True
 

@@ -25,7 +25,7 @@ from gateway.file_systems import file_systems
 from gateway.names.plan_messages import find_messages_with_names
 from gateway.scans.scan_signatures import is_signed_text
 from gateway.scans.scan_sources import source_in
-from gateway.sql.column_pruning import add_names_of_expressions, find_mentioned_names
+from gateway.sql.column_pruning import find_mentioned_names, unite_names
 from gateway.sql.lexer import Token
 from gateway.sql.name_syntax import quote_name
 from gateway.sql.references import Reference
@@ -69,20 +69,20 @@ class StatementScans:
     Args:
         tokens: All tokens of the statement.
         references: All references to workspaces in the statement.
-        expressions: The names of columns and the expressions in operations of a DataFrame on the statement.
+        of_operations: The names that the operations of a DataFrame on the statement mention. None for all.
 
     Attributes:
         mentioned: See :func:`gateway.sql.column_pruning.find_mentioned_names`.
     """
 
     def __init__(
-        self, tokens: Sequence[Token], references: Sequence[Reference], expressions: Sequence[str] = ()
+        self, tokens: Sequence[Token], references: Sequence[Reference], of_operations: frozenset[str] | None
     ) -> None:
         self._options = {
             reference.start: self._parse_options(tokens, reference) for reference in references if reference.is_table
         }
         spans = [(reference.start, self.find_options(reference)[1]) for reference in references if reference.is_table]
-        self.mentioned = add_names_of_expressions(find_mentioned_names(tokens, spans), expressions)
+        self.mentioned = unite_names(find_mentioned_names(tokens, spans), of_operations)
 
     def find_options(self, reference: Reference) -> tuple[Mapping[str, str], int]:
         """Return the options of a table reference, and the offset after the options."""

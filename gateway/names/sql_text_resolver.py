@@ -12,7 +12,7 @@ Source: [temporary-tables §5.1.8, §5.1.10]; in Spark, ``system.session`` quali
 expected.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql.connect.proto import relations_pb2
@@ -74,12 +74,13 @@ class SqlTextResolver:
 
     Args:
         lookup: The names of the session.
-        expressions: The names of columns and the expressions in operations of a DataFrame on the texts.
+        find_names: A function that returns the names that the operations of a DataFrame on the texts mention. None for
+            all.
     """
 
-    def __init__(self, lookup: NameLookup, expressions: Sequence[str] = ()) -> None:
+    def __init__(self, lookup: NameLookup, find_names: Callable[[], frozenset[str] | None]) -> None:
         self._lookup = lookup
-        self._expressions = expressions
+        self._find_names = find_names
         self._dialect = lookup.settings.dialect
         self._embedded = EmbeddedStatements(lookup)
 
@@ -178,7 +179,7 @@ class SqlTextResolver:
     def _resolve_references(
         self, tokens: Sequence[Token], references: Sequence[Reference], replacements: _Replacements
     ) -> None:
-        statement = StatementScans(tokens, references, self._expressions)
+        statement = StatementScans(tokens, references, self._find_names())
         is_plain = tokens[0].keyword == "ANALYZE"  # column statistics do not allow qualified names
         for reference in sorted(references, key=lambda reference: not reference.is_table):
             replaced = self._resolve_reference(reference, statement, replacements.scans, is_plain=is_plain)

@@ -34,6 +34,9 @@ _MAX_NAMES, _MAX_CHARACTERS = 1000, 32 * 1024
 _MAX_COPIED_CHARACTERS = 1024 * 1024
 """The limit of all copies together."""
 
+_MAX_EXPRESSION_CHARACTERS = 4096
+"""The limit of the names in the operations of a DataFrame, of which each scan of the plan gets a copy."""
+
 
 def find_mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, int]]) -> frozenset[str] | None:
     """Return the names that a statement mentions, in case-folded form.
@@ -66,20 +69,27 @@ def find_mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, i
     return _limited(names) if is_small else None
 
 
-def add_names_of_expressions(mentioned: frozenset[str] | None, texts: Iterable[str]) -> frozenset[str] | None:
-    """Return the names that a statement or the DataFrame operations on it mention.
+def find_names_of_expressions(texts: Iterable[str]) -> frozenset[str] | None:
+    """Return the names that the operations of a DataFrame mention, in case-folded form.
 
     Args:
-        mentioned: The names that the statement mentions; None for all.
         texts: The names of columns and the expressions in these operations.
+
+    Returns:
+        The names. None if the operations may need any column, or mention very many names.
     """
-    names = set(mentioned or ())
-    for text in texts if mentioned is not None else ():
+    names: set[str] = set()
+    for text in texts:
         if "``" in text:
             return None
         names.update(word.casefold() for word in _WORD.findall(text))
         names.update(part.casefold() for part in text.split("`") if "`" in text)
-    return None if mentioned is None else _limited(names)
+    return frozenset(names) if sum(map(len, names)) <= _MAX_EXPRESSION_CHARACTERS else None
+
+
+def unite_names(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+    """Return the names that a statement or the operations on it mention. None if any column may be needed."""
+    return None if one is None or other is None else _limited(one | other)
 
 
 def _limited(names: Collection[str]) -> frozenset[str] | None:

@@ -1,4 +1,4 @@
-"""Scans that leave out columns return what Spark's own reader returns, whatever a DataFrame adds to the statement."""
+"""Scans that leave out columns return the same rows as Spark's own reader, also with operations of a DataFrame."""
 
 import pyarrow as pa
 import pytest

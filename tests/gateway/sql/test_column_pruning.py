@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.sql.column_pruning import add_names_of_expressions, find_mentioned_names
+from gateway.sql.column_pruning import find_mentioned_names, find_names_of_expressions, unite_names
 from gateway.sql.lexer import tokenize
 from gateway.sql.parameters import Parameters, StringEvaluator
 
@@ -86,11 +86,20 @@ def test_brackets_after_a_reference_may_be_something_else(clause):
 
 def test_names_of_data_frame_operations_are_mentioned():
     mentioned = frozenset({"a"})
-    assert add_names_of_expressions(mentioned, ["B", "t.`c d`.e", "f > 'g'"]) >= {"a", "b", "c d", "e", "f"}
-    assert add_names_of_expressions(mentioned, []) == mentioned
-    assert add_names_of_expressions(mentioned, ["`a``b`"]) is None
-    assert add_names_of_expressions(mentioned, [f"c{number}" for number in range(2000)]) is None
-    assert add_names_of_expressions(None, ["a"]) is None
+
+    def add_names(names, texts):
+        return unite_names(names, find_names_of_expressions(texts))
+
+    assert add_names(mentioned, ["B", "t.`c d`.e", "f > 'g'"]) >= {"a", "b", "c d", "e", "f"}
+    assert add_names(mentioned, []) == mentioned
+    assert add_names(mentioned, ["`a``b`"]) is None
+    assert add_names(mentioned, [f"c{number}" for number in range(2000)]) is None
+    assert add_names(None, ["a"]) is None
+
+
+def test_each_scan_of_a_plan_gets_few_names_of_data_frame_operations():
+    assert find_names_of_expressions(["x" * 4096, "x" * 4096]) is not None
+    assert find_names_of_expressions(["x" * 4096, "y"]) is None
 
 
 def test_tokens_in_any_span_are_no_columns():

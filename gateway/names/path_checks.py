@@ -157,11 +157,11 @@ class PathChecks:
         return (each for each in texts if each.text and not (each.qualifier and workspaces.match(each.qualifier)))
 
     async def _check_texts(self, texts: Sequence[PathText]) -> None:
+        size_characters = sum(len(each.text) for each in texts)
         added = (each.text for each in texts if each.use is TextUse.ADDED)
-        if name := _find_refused_name((each.text for each in texts), added):
+        if name := await self._pools.parse(size_characters, _find_refused_name, [each.text for each in texts], added):
             raise self._refused_name(name)
         fence, reads = self._fence(), self._workspaces.reads
-        size_characters = sum(len(each.text) for each in texts)
         refused = await self._pools.parse(size_characters, _find_refused, fence, texts)
         for each in dict.fromkeys(refused):
             is_scan = each.use is TextUse.TABLE

@@ -76,17 +76,16 @@ class ErrorReport:
         """Return a report that another process wrote as a JSON object.
 
         Raises:
-            ValueError: If it is not a report.
+            TypeError: If it has other fields.
+            ValueError: If its values are not those of a report.
         """
         report = cls(**values)
-        parameters = report.parameters
-        if (
-            not all(isinstance(each, str) for each in (report.condition, report.text))
-            or CONDITIONS.get(report.condition, "") != report.sql_state
-            or not isinstance(parameters, dict)
-            or not all(isinstance(each, str) for each in parameters.values())
-        ):
-            raise ValueError("The report of an error has another form.")
+        texts = (report.condition, report.sql_state, report.text)
+        has_texts = all(isinstance(each, str) for each in texts) and isinstance(report.parameters, dict)
+        if not has_texts or not all(isinstance(each, str) for each in report.parameters.values()):
+            raise ValueError("The report of an error contains something else than texts.")
+        if CONDITIONS.get(report.condition) != report.sql_state:
+            raise ValueError(f"The report of an error has an unknown condition [{report.condition[:100]}].")
         return report
 
     def __str__(self) -> str:

@@ -206,6 +206,7 @@ class Watcher:
                     self._stop_gateway()
             if (ended := self._gateway.take_end()) is None:
                 if self._is_stop_overdue():
+                    self._give_up_stop()
                     break
                 self._kill_stuck_gateway()
                 continue
@@ -303,16 +304,17 @@ class Watcher:
             process.send_signal(signal.SIGKILL)
 
     def _is_stop_overdue(self) -> bool:
-        """Return whether the gateway has not stopped in time. Then the reaper is killed.
+        return self._gateway.process is not None and time.monotonic() >= self._stop_due_seconds
+
+    def _give_up_stop(self) -> None:
+        """Kill the reaper of a gateway that has not stopped in time.
 
         A process that waits for storage cannot end while another one waits for the same file.
         """
-        if self._gateway.process is None or time.monotonic() < self._stop_due_seconds:
-            return False
-        _log.error("gateway_not_stopped", pid=self._gateway.process.pid, seconds=self._stop_seconds)
+        if self._gateway.process is not None:
+            _log.error("gateway_not_stopped", pid=self._gateway.process.pid, seconds=self._stop_seconds)
         if self._reaper.process is not None:
             self._reaper.process.send_signal(signal.SIGKILL)
-        return True
 
     def _stop_gateway(self) -> None:
         self._signs.begin_stop()

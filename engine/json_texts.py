@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 MAX_JSON_CHARACTERS = 65_536
-"""The most characters of such a text. Python's parser needs up to 0.4 µs and 50 bytes of memory for each, and no other
-thread runs meanwhile."""
+"""The maximum length of such a text. Python's parser needs up to 0.4 µs and 50 bytes for each character, and blocks all
+other threads for that time."""
 
 
 def read_json(text: str) -> Any:

@@ -163,8 +163,7 @@ class ScanSource:
         options = {"workspace": self.workspace, "root": self.root, "path": self.path}
         if self.excluded:
             options["excluded"] = json.dumps(self.excluded)
-        names = None if mentioned is None else json.dumps(sorted(mentioned))
-        if names is not None and len(names) <= MAX_JSON_CHARACTERS:
+        if mentioned is not None and len(names := json.dumps(sorted(mentioned))) <= MAX_JSON_CHARACTERS:
             options["mentioned"] = names
         for option in reader:
             if option.lower() in SOURCE_OPTIONS:

@@ -14,7 +14,9 @@ _PLAN_COLUMN = "plan"
 
 
 async def add_scans_to_analysis(answer: bytes, scans: Sequence[ScanSummary], address: str) -> bytes:
-    """Return the answer to ``DataFrame.explain`` with a text about its scans. Return any other answer unchanged.
+    """Return the answer to ``DataFrame.explain`` with a text about its scans.
+
+    Return any other answer unchanged, and one that cannot be decoded.
 
     Args:
         answer: An encoded ``AnalyzePlanResponse``.

@@ -13,7 +13,7 @@ import pytest
 from tests.running.durations import Cost, Record
 from tests.running.measuring import summary
 from tests.running.progress import Estimate, clock
-from tests.running.scheduling import directory_costs, directory_of, is_waiting
+from tests.running.scheduling import directory_costs, directory_of, is_waiting, next_directory, unit_of
 
 REPOSITORY = Path(__file__).parents[2]
 TESTS = """
@@ -161,6 +161,34 @@ def test_run_in_which_no_test_ran_is_not_recorded(tmp_path: Path) -> None:
 def test_directories_that_share_nodes_count_as_one() -> None:
     tests = [f"tests/installation{rest}/test_x.py::test_x" for rest in ("", "/default_values", "s")]
     assert [directory_of(name) for name in tests] == ["tests/installation"] * 2 + ["tests/installations"]
+    assert [unit_of(name) for name in tests] == ["tests/installation"] * 2 + ["tests/installations/test_x.py"]
+
+
+def test_worker_stays_in_its_directory_and_helps_others_at_last() -> None:
+    """The directories that wait are `c` and `d`."""
+    remaining = {"a": Cost(9.0, 9.0), "b": Cost(8.0, 8.0), "c": Cost(7.0, 0.0), "d": Cost(6.0, 0.0)}
+    assert next_directory(remaining, "d", {"a"}, waits=False) == "d"
+    assert next_directory(remaining, None, {"a"}, waits=False) == "b"
+    assert next_directory(remaining, "x", {"a"}, waits=True) == "c"
+    assert next_directory(remaining, "x", {"c", "d"}, waits=True) == "a"
+    assert next_directory(remaining, None, {"a", "b", "c", "d"}, waits=True) == "c"
+
+
+def test_files_of_a_directory_go_to_several_workers_if_nothing_else_is_left(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / f"test_{number}.py").write_text("""if True:
+            import os
+            import time
+            from pathlib import Path
+
+            def test_other_worker_runs_too():
+                Path(__file__).with_suffix("." + os.environ["PYTEST_XDIST_WORKER"]).touch()
+                deadline = time.monotonic() + 60
+                while len({path.suffix for path in Path(__file__).parent.glob("test_?.gw?")}) < 2:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.05)
+        """)
+    assert "2 passed" in run(tmp_path, "-n", "2", "test_1.py", "test_2.py")
 
 
 def test_remaining_time_follows_the_record_and_then_the_run() -> None:

@@ -347,16 +347,17 @@ class Watcher:
 
     def _run_gateway(self) -> None:
         """Run the gateway, in the process that was forked for it."""
-        from lodge.tuning import freeze_loaded_objects, leave_out_pandas, start_grpc  # noqa: PLC0415
+        from lodge import tuning  # noqa: PLC0415
 
-        leave_out_pandas()
-        start_grpc()
+        tuning.leave_out_pandas()
+        tuning.start_grpc()
 
         from gateway.authentication.source_memory import SourceMemory  # noqa: PLC0415
         from lodge.configuration import Configuration  # noqa: PLC0415
         from lodge.serve import FromWatcher, LocalSpark, serve  # noqa: PLC0415
 
-        freeze_loaded_objects()
+        tuning.freeze_loaded_objects()
+        tuning.switch_threads_often()
         output = set_up_logs(self._settings.log_level)
         spark = None if self._spark is None else LocalSpark(self._spark.address, self._spark_token)
         from_watcher = FromWatcher(

@@ -13,6 +13,8 @@ Guarantees:
    repeats them at once does not occupy the gateway.
 5. Logins from network addresses with too many failed logins wait before their credentials are verified, and only two of
    them are verified at the same time. Clients whose credentials are known do not wait.
+6. Principals take turns at beginning calls, so many calls of one principal do not delay those of others
+   (:mod:`gateway.admission.turns`).
 
 Not guaranteed: replicas do not know about each other. A principal that uses several replicas has the limits of each.
 """
@@ -34,6 +36,7 @@ from gateway.admission.rates import per_minute, per_second
 from gateway.admission.request_bytes import RequestBytes
 from gateway.admission.responses import ResponseFlow, ResponseFlows
 from gateway.admission.session_quota import SessionQuota
+from gateway.admission.turns import Turns
 from gateway.errors import GatewayError
 from workspace.identifiers import Principal
 
@@ -73,6 +76,7 @@ class Admission:
         self._requests = RequestBytes(limits, self.accounts.total, self._reports)
         self._request_rate = per_second(limits.principal_requests_per_second)
         self._failed_logins = per_minute(limits.failed_logins_per_minute)
+        self._turns = Turns()
         self._count_call = count_call
         self._delayed = 0
         self._logins: Counter[str] = Counter()
@@ -167,6 +171,7 @@ class Admission:
         try:
             if not self._request_rate.hit(principal):
                 await self._wait_for_rate(principal)
+            await self._turns.wait(principal)
         except BaseException:
             self._close_principal_call(account)
             raise

@@ -10,6 +10,8 @@ from tests.conftest import end, start_spark_process
 from tests.hostile.attacks import ATTACKS
 from tests.hostile.programme import Gateway, Plan, play
 
+_WARM_UP_SECONDS = 60.0
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__)
@@ -21,6 +23,7 @@ def main() -> int:
     plan = Plan(
         arguments.quiet_minutes * 60,
         arguments.minutes * 60,
+        _WARM_UP_SECONDS,
         attacks=tuple(arguments.attack or ATTACKS),
         one_by_one=arguments.one_by_one,
     )

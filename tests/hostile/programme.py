@@ -52,18 +52,21 @@ class Plan:
 
     Attributes:
         quiet_seconds: How long the workers work without attackers.
+        warm_up_seconds: How long the workers work before that. Spark needs about a minute to compile its code.
         hostile_seconds: How long the attackers attack. On a slow machine, they attack until each attack has completed
             a step, a worker has completed a statement, and an attack has reached a limit.
         workers: The number of working clients, a multiple of four.
-        pause_seconds: The pause of a worker between two statements.
+        pause_seconds: The pause of a worker between two statements. With two processors for clients, attackers, Spark
+            and the gateway, 16 workers with pauses of one second leave no processor time for an attack.
         attacks: The names of the attacks.
         one_by_one: Whether the attacks happen one after the other, to find the one that does harm.
     """
 
     quiet_seconds: float
     hostile_seconds: float
+    warm_up_seconds: float = 0.0
     workers: int = 16
-    pause_seconds: float = 1.0
+    pause_seconds: float = 2.0
     attacks: Sequence[str] = tuple(ATTACKS)
     one_by_one: bool = False
 
@@ -84,7 +87,8 @@ class Result:
         quiet_checks: The latencies of refused requests without attackers, in seconds. No backend takes part in them.
         hostile_checks: The latencies of refused requests with attackers, in seconds.
         lags: The delays of the gateway's event loop while the attackers attacked.
-        cores: How many processors each group of processes used while the attackers attacked.
+        quiet_cores: How many processors each group of processes used without attackers.
+        cores: The same while the attackers attacked.
     """
 
     quiet: list[float] = field(default_factory=list)
@@ -98,6 +102,7 @@ class Result:
     quiet_checks: list[float] = field(default_factory=list)
     hostile_checks: list[float] = field(default_factory=list)
     lags: list[float] = field(default_factory=list)
+    quiet_cores: Mapping[str, float] = field(default_factory=dict)
     cores: Mapping[str, float] = field(default_factory=dict)
 
     def problems(self) -> list[str]:
@@ -132,7 +137,7 @@ class Result:
                 f"with attackers p50 {percentile(self.hostile_checks, 0.5):.3f} s, "
                 f"p99 {percentile(self.hostile_checks):.3f} s",
                 f"lag:     p50 {percentile(self.lags, 0.5):.3f} s, p99 {percentile(self.lags):.3f} s",
-                "cores:   " + ", ".join(f"{name} {used:.2f}" for name, used in self.cores.items()),
+                f"cores:   {_cores_text(self.quiet_cores)}; with attackers {_cores_text(self.cores)}",
                 f"errors:  {len(self.errors)}",
             ]
         )
@@ -140,6 +145,10 @@ class Result:
 
 def percentile(values: Sequence[float], share: float = 0.99) -> float:
     return sorted(values)[min(int(len(values) * share), len(values) - 1)] if values else 0.0
+
+
+def _cores_text(cores: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {used:.2f}" for name, used in cores.items())
 
 
 def _busy_seconds() -> float:
@@ -401,20 +410,19 @@ def play(gateway: Gateway, plan: Plan) -> Result:
     result = Result()
     address = f"sc://{gateway.target}/;authorization=Bearer%20{gateway.workers_token}"
     with Workers(address, plan) as working, Door(gateway.target, gateway.workers_token) as door:
+        time.sleep(plan.warm_up_seconds)
         begin = time.monotonic()
+        usual_groups = {"gateway": [gateway.process], "workers": working.processes}
+        meter = ProcessorMeter(usual_groups)
         time.sleep(plan.quiet_seconds)
         middle = time.monotonic()
+        result.quiet_cores = meter.cores()
         share = plan.hostile_seconds / (len(plan.attacks) if plan.one_by_one else 1)
         for names in [[name] for name in plan.attacks] if plan.one_by_one else [plan.attacks]:
             start = time.monotonic()
             with Attackers(gateway.target, names, gateway.attackers_token) as attacking:
-                groups = {
-                    "gateway": [gateway.process],
-                    "backend of attackers": [gateway.stub],
-                    "workers": working.processes,
-                    "attackers": [attacking.process],
-                }
-                meter = ProcessorMeter(groups)
+                more_groups = {"backend of attackers": [gateway.stub], "attackers": [attacking.process]}
+                meter = ProcessorMeter(usual_groups | more_groups)
                 while (now := time.monotonic()) < start + share or (
                     now < start + _LONGEST_SECONDS
                     and not (plan.one_by_one or _has_enough(gateway, working, attacking, start))
@@ -429,6 +437,7 @@ def play(gateway: Gateway, plan: Plan) -> Result:
                 print(
                     f"{names[0]:<18} p50 {percentile(latencies, 0.5):.3f} s, p99 {percentile(latencies):.3f} s, "
                     f"{len(latencies)} statements, {gateway.memory_bytes() / 2**20:.0f} MiB, "
+                    f"{result.cores['gateway']:.2f} cores, "
                     f"{len(working.errors)} errors so far",
                     flush=True,
                 )

@@ -72,3 +72,20 @@ def test_gateway_starts_from_a_program_without_a_file() -> None:
     command = [sys.executable, "-c", START_WITHOUT_PANDAS]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert result.stdout == "[1] True\n"
+
+
+def test_event_loop_does_not_wait_long_for_a_thread_that_computes(start_lodge, tmp_path):
+    """The program of the gateway writes the interval when it begins to serve."""
+    found = tmp_path / "interval"
+    program = f"""
+import pathlib, sys
+from lodge import serve
+from lodge.cli import main
+def noted(*arguments, _serve=serve.serve):
+    pathlib.Path({str(found)!r}).write_text(str(sys.getswitchinterval()))
+    return _serve(*arguments)
+serve.serve = noted
+sys.exit(main())
+"""
+    start_lodge(program=["-c", program], backend="sc://127.0.0.1:1")
+    assert float(found.read_text()) <= 0.001

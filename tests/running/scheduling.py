@@ -96,9 +96,7 @@ class DirectoryScheduling(LoadScopeScheduling):  # type: ignore[misc]
         """Move the unit that suits the worker to the front of the queue, from which the base class takes it."""
         remaining = directory_costs((test for unit in self.workqueue.values() for test in unit), self._record)
         others = {directory for other, directory in self._directories.items() if other is not node}
-        directory = next_directory(
-            remaining, self._directories.get(node), others, waits=self._runs_waiting_tests(node)
-        )
+        directory = next_directory(remaining, self._directories.get(node), others, waits=self._runs_waiting_tests(node))
         self._directories[node] = directory
         unit = next(unit for unit, tests in self.workqueue.items() if directory_of(next(iter(tests))) == directory)
         self.workqueue.move_to_end(unit, last=False)

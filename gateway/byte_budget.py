@@ -9,11 +9,12 @@ Guarantees:
 """
 
 import asyncio
-from collections import Counter, OrderedDict, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from gateway.errors import GatewayError
+from gateway.principal_queues import PrincipalQueues
 from gateway.principal_shares import calling_principal
 
 _WAIT_SECONDS = 30.0
@@ -40,7 +41,7 @@ class ByteBudget:
         self._max_waiting = max_waiting
         self._refusal = refusal
         self._used_by: Counter[str | None] = Counter()
-        self._turns: OrderedDict[str | None, deque[_Turn]] = OrderedDict()
+        self._turns = PrincipalQueues[_Turn]()
 
     @asynccontextmanager
     async def reserve(self, size_bytes: int) -> AsyncIterator[None]:
@@ -59,11 +60,10 @@ class ByteBudget:
             self._wake()
 
     async def _acquire(self, principal: str | None, size_bytes: int) -> None:
-        waiting = sum(map(len, self._turns.values()))
-        if waiting >= self._max_waiting or len(self._turns.get(principal, ())) >= self._max_waiting // 2:
+        if len(self._turns) >= self._max_waiting or self._turns.length_of(principal) >= self._max_waiting // 2:
             raise self._refusal()
         turn = asyncio.get_running_loop().create_future()
-        self._turns.setdefault(principal, deque()).append((size_bytes, turn))
+        self._turns.add(principal, (size_bytes, turn))
         self._wake()
         try:
             async with asyncio.timeout(_WAIT_SECONDS):
@@ -72,18 +72,11 @@ class ByteBudget:
             if turn.done() and not turn.cancelled():
                 self._count(principal, -size_bytes)
             else:
-                self._leave(principal, turn)
+                self._turns.remove(principal, (size_bytes, turn))
             self._wake()
             if isinstance(error, TimeoutError):
                 raise self._refusal() from None
             raise
-
-    def _leave(self, principal: str | None, turn: "asyncio.Future[None]") -> None:
-        turns = deque(each for each in self._turns.get(principal, ()) if each[1] is not turn)
-        if turns:
-            self._turns[principal] = turns
-        else:
-            self._turns.pop(principal, None)
 
     def _wake(self) -> None:
         """Give free bytes to the tasks that wait."""
@@ -92,17 +85,12 @@ class ByteBudget:
 
     def _give(self) -> bool:
         """Give bytes to the task whose turn it is. Return False if there is none, or it has to wait for others."""
-        for principal, turns in self._turns.items():
-            size_bytes, turn = turns[0]
+        for principal, (size_bytes, turn) in self._turns.first():
             if self._used_by[principal] + size_bytes > self._share_bytes:
                 continue
             if self.used_bytes + size_bytes > self._total_bytes:
                 return False
-            turns.popleft()
-            if turns:
-                self._turns.move_to_end(principal)
-            else:
-                del self._turns[principal]
+            self._turns.serve(principal)
             if not turn.done():  # its task can be cancelled
                 self._count(principal, size_bytes)
                 turn.set_result(None)

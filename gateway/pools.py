@@ -23,7 +23,7 @@ Guarantees:
 
 import asyncio
 import threading
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextvars import copy_context
@@ -35,6 +35,7 @@ import structlog
 from gateway.current_work import noted_call
 from gateway.errors import GatewayError
 from gateway.futures import retrieve_error
+from gateway.principal_queues import PrincipalQueues
 from gateway.principal_shares import calling_principal, share_of_principal
 
 _MAX_WAITING = 10_000
@@ -81,8 +82,7 @@ class Pool:
         self._active = 0
         self._active_of: Counter[str] = Counter()
         self._abandoned: set[asyncio.Future[Any]] = set()
-        self._waiting = 0
-        self._turns: OrderedDict[str | None, deque[asyncio.Future[None]]] = OrderedDict()
+        self._turns = PrincipalQueues[asyncio.Future[None]]()
 
     @property
     def abandoned(self) -> int:
@@ -92,7 +92,7 @@ class Pool:
     @property
     def waiting(self) -> int:
         """The number of calls that wait for a thread."""
-        return self._waiting
+        return len(self._turns)
 
     async def run(
         self, function: Callable[_Parameters, _Result], /, *args: _Parameters.args, **kwargs: _Parameters.kwargs
@@ -146,37 +146,27 @@ class Pool:
             GatewayError: If the pool refuses the call, or no thread becomes free in time.
         """
         principal = calling_principal.get()
-        turns = self._turns.get(principal)
-        if not turns and self._may_start(principal):
+        waiting_of_principal = self._turns.length_of(principal)
+        if not waiting_of_principal and self._may_start(principal):
             self._count(principal, 1)
             return principal
-        is_full = self._waiting >= self._max_waiting or len(turns or ()) >= self._waiting_share
+        is_full = self.waiting >= self._max_waiting or waiting_of_principal >= self._waiting_share
         if is_full or self._is_stuck(principal):
             raise self._refusal()
         turn = asyncio.get_running_loop().create_future()
-        if turns is None:
-            turns = self._turns[principal] = deque()
-        turns.append(turn)
-        self._waiting += 1
+        self._turns.add(principal, turn)
         try:
             await asyncio.wait([turn], timeout=timeout_seconds)
         except asyncio.CancelledError:
             if turn.done():
                 self._release(principal)
             else:
-                self._leave(principal, turn)
+                self._turns.remove(principal, turn)
             raise
         if not turn.done():
-            self._leave(principal, turn)
+            self._turns.remove(principal, turn)
             raise self._refusal()
         return principal
-
-    def _leave(self, principal: str | None, turn: "asyncio.Future[None]") -> None:
-        turns = self._turns[principal]
-        turns.remove(turn)
-        self._waiting -= 1
-        if not turns:
-            del self._turns[principal]
 
     def _is_stuck(self, principal: str | None) -> bool:
         """Return whether the calls of a principal use its threads, and those that hang can no longer be replaced."""
@@ -198,15 +188,11 @@ class Pool:
     def _release(self, principal: str | None) -> None:
         """Free the thread of a call, and pass it to a waiting call of the principal whose turn it is."""
         self._count(principal, -1)
-        for following, turns in self._turns.items():
+        for following, turn in self._turns.first():
             if self._may_start(following):
-                turns.popleft().set_result(None)
-                self._waiting -= 1
+                self._turns.serve(following)
                 self._count(following, 1)
-                if turns:
-                    self._turns.move_to_end(following)
-                else:
-                    del self._turns[following]
+                turn.set_result(None)
                 return
 
     def _start(self, principal: str | None, call: Callable[[], _Result]) -> "asyncio.Future[_Result]":

@@ -9,12 +9,12 @@ Guarantees:
 1. In one step of the event loop, at most ``_CALLS_IN_STEP`` calls receive their turn.
 2. Principals with waiting calls take turns, and the calls of a principal receive theirs in the order in which they ask.
    A call therefore waits at most for one call of each other principal, and for the earlier calls of its own.
-3. A call that nobody precedes does not wait.
+3. A call does not wait if no other call waits, and fewer than ``_CALLS_IN_STEP`` have begun in this step.
 """
 
 import asyncio
-from collections import OrderedDict, deque
 
+from gateway.principal_queues import PrincipalQueues
 from workspace.identifiers import Principal
 
 _CALLS_IN_STEP = 4
@@ -27,7 +27,7 @@ class Turns:
     def __init__(self) -> None:
         self._begun = 0
         self._is_counting = False
-        self._waiting: OrderedDict[Principal, deque[asyncio.Future[None]]] = OrderedDict()
+        self._waiting = PrincipalQueues[asyncio.Future[None]]()
 
     async def wait(self, principal: Principal) -> None:
         """Wait for a turn of a principal."""
@@ -35,11 +35,11 @@ class Turns:
             self._begin()
             return
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(principal, deque()).append(turn)
+        self._waiting.add(principal, turn)
         try:
             await turn
         except asyncio.CancelledError:
-            self._leave(principal, turn)
+            self._waiting.remove(principal, turn)
             raise
 
     def _begin(self) -> None:
@@ -52,18 +52,8 @@ class Turns:
         """Give turns to waiting calls, one step after the last turns."""
         self._begun, self._is_counting = 0, False
         while self._waiting and self._begun < _CALLS_IN_STEP:
-            principal, turns = self._waiting.popitem(last=False)
-            turn = turns.popleft()
-            if turns:
-                self._waiting[principal] = turns
+            principal, turn = next(self._waiting.first())
+            self._waiting.serve(principal)
             if not turn.cancelled():
                 turn.set_result(None)
                 self._begin()
-
-    def _leave(self, principal: Principal, turn: "asyncio.Future[None]") -> None:
-        """Remove a call that was cancelled, unless it has its turn already."""
-        turns = self._waiting.get(principal)
-        if turns is not None and turn in turns:
-            turns.remove(turn)
-            if not turns:
-                del self._waiting[principal]

@@ -82,7 +82,7 @@ class Operation:
         self.server_side_session_id = server_side_session_id
         self._responses: list[base_pb2.ExecutePlanResponse] = []
         self._error: GatewayError | None = None
-        self._is_answered = False
+        self._is_answered = self._has_responded = False
         self.is_finished = False
         self.executes = True
         self._changed = asyncio.Event()
@@ -98,8 +98,8 @@ class Operation:
 
     @property
     def has_responded(self) -> bool:
-        """Whether a client may have received a response."""
-        return bool(self._responses)
+        """Whether a client may have received a response, also one that it has released."""
+        return self._has_responded
 
     @property
     def unwatched_seconds(self) -> float:
@@ -236,6 +236,7 @@ class Operation:
 
     def _add(self, response: base_pb2.ExecutePlanResponse) -> None:
         self._responses.append(response)
+        self._has_responded = True
         self._wake()
 
     def _wake(self) -> None:

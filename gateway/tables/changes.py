@@ -39,6 +39,7 @@ from workspace.records import (
 _MAX_PARTS = 1000
 _LOST = (("lost", True),)
 _UNKNOWN = (("unknown", True),)
+_UNDONE = (("undone", True),)
 _DROPPED = "Another statement dropped the table."
 _DROPPED_WHILE_WRITING = "Another statement dropped the table while this statement was writing to it."
 
@@ -314,6 +315,20 @@ def give_up(record: SessionRecord, write: PendingWrite) -> SessionRecord:
 def is_unknown(answer: Answer) -> bool:
     """Return whether an answer says that nobody knows how its operation ended; see :func:`give_up`."""
     return answer.values == _UNKNOWN
+
+
+def undo_after_response(record: SessionRecord, write: PendingWrite) -> SessionRecord:
+    """Return the session record without the write of a permanent table whose client has received a response.
+
+    Such a client does not send its statement again. If it follows the statement at another replica, the answer of the
+    statement says that it was undone; see :func:`is_undone`.
+    """
+    return add_answer(remove_write(record, write), Answer(write.operation_id, _UNDONE))
+
+
+def is_undone(answer: Answer) -> bool:
+    """Return whether an answer says that its operation was undone; see :func:`undo_after_response`."""
+    return answer.values == _UNDONE
 
 
 def remove_write(record: SessionRecord, write: PendingChange) -> SessionRecord:

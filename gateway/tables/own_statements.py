@@ -44,7 +44,7 @@ from gateway.sql.statement_error import StatementError
 from gateway.sql.statements import CreateView
 from gateway.sql_relations import find_sql, find_sql_relation
 from gateway.storage import Storage
-from gateway.tables.changes import is_lost, is_unknown, mark_lost
+from gateway.tables.changes import is_lost, is_undone, is_unknown, mark_lost
 from gateway.tables.clones import TableCopies
 from gateway.tables.data_frame_commands import DataFrameCommands, concerns_tables
 from gateway.tables.errors import ChangeTakenError, StatementStartedError, permanent_table_unknown, statement_lost
@@ -428,6 +428,8 @@ class OwnStatements:
                     raise discovery_lost()
                 if is_unknown(answer):
                     raise permanent_table_unknown()
+                if is_undone(answer):
+                    raise statement_lost()
                 return build_row_response(dict(answer.values))
             found = find_change(record, execution.operation.id)
             if found is None:

@@ -12,7 +12,7 @@ Source: [temporary-tables §5.1.8, §5.2, §5.4].
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -33,7 +33,7 @@ from gateway.storage import Storage
 from gateway.stored_tables.table_descriptions import TableDescription, list_permanent_tables
 from gateway.tables.answers import created, not_created, table_dropped
 from gateway.tables.background import run_to_completion
-from gateway.tables.changes import begin_once, give_up, publish_permanent, remove_write
+from gateway.tables.changes import begin_once, give_up, publish_permanent, remove_write, undo_after_response
 from gateway.tables.errors import AlreadyExistsError, permanent_table_unknown, statement_lost
 from gateway.tables.execution import StatementExecutor, new_directory
 from gateway.tables.new_tables import NewTable
@@ -44,7 +44,7 @@ from gateway.tables.written_rows import written_rows
 from workspace.files.table_owners import TableOwners
 from workspace.identifiers import Principal, ReplicaId
 from workspace.record_changes import add_answer
-from workspace.records import Answer, PendingWrite
+from workspace.records import Answer, PendingWrite, SessionRecord
 from workspace.table_owners import TableOwner
 from workspace.workspaces import Workspace
 
@@ -153,8 +153,9 @@ class PermanentTables:
             await self._storage.change_workspace(self._publish, publication, Path(path), owner_id, owner)
         except BaseException as error:
             if not publication.is_done:
-                await run_to_completion(self._undo(session, write))
-                if isinstance(error, GatewayStoppingError) and execution.operation.has_responded:
+                is_awaited = isinstance(error, GatewayStoppingError) and execution.operation.has_responded
+                await run_to_completion(self._undo(session, write, undo_after_response if is_awaited else remove_write))
+                if is_awaited:
                     raise statement_lost() from error  # clients do not send a statement again after a response
                 if new.if_not_exists and isinstance(error, AlreadyExistsError):
                     return not_created(error.text)
@@ -168,9 +169,11 @@ class PermanentTables:
         log.info("table_created", table=new.name, workspace=workspace.name, rows=rows)
         return build_row_response(values)
 
-    async def _undo(self, session: Session, write: PendingWrite) -> None:
+    async def _undo(
+        self, session: Session, write: PendingWrite, remove: Callable[[SessionRecord, PendingWrite], SessionRecord]
+    ) -> None:
         try:
-            await self._records.change(session, lambda record: remove_write(record, write))
+            await self._records.change(session, lambda record: remove(record, write))
         except GatewayError as error:
             log.warning("statement_undo_left", reason=str(error))
             return

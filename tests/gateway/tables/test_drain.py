@@ -162,6 +162,26 @@ def test_permanent_table_is_finished_or_undone(start_lodge, spark_server, connec
     spark.stop()
 
 
+def test_client_with_a_response_learns_at_another_gateway_that_its_permanent_table_was_undone(
+    start_lodge, spark_server, connect_through_service, wait_until
+):
+    options = (*TIMES, "--writable-workspace", "dfs", "--drain-timeout", "3s")
+    gateway = start_lodge(*options, backend=spark_server)
+    peer = start_lodge(*options, backend=spark_server, beside=gateway)
+    service, spark = connect_through_service(gateway)
+    responses = []
+    spark.registerProgressHandler(lambda **progress: responses.append(progress))
+    running = Running(spark, f"create table dfs.p as {slow(400)}")
+    wait_until(lambda: responses and writes_begun(gateway), "the client has a response, and the write has begun")
+    service.close()
+    stop(gateway)
+    service.forward_to(peer)
+    assert "LODGE_STATEMENT_LOST" in str(running.join())
+    assert not tables_on_disk(gateway)
+    assert not list(gateway.files.iterdir())
+    spark.stop()
+
+
 def test_statement_continues_while_its_client_follows_it_at_another_gateway(start_lodge, spark_server, connect):
     options = (*TIMES, "--detached-timeout", "8s")
     gateway = start_lodge(*options, backend=spark_server)

@@ -8,8 +8,10 @@ Guarantees:
 1. The tokens are in order and do not overlap. Between tokens, there are only whitespace and comments.
 2. Tokenizing takes linear time in the length of the text. A text with more than ``MAX_TOKENS`` tokens is refused when a
    caller reads the next token, so tokens occupy at most about 80 MB.
+3. Other threads can run while a long text is read, also while a long string, name or comment is read.
 
-Not guaranteed: the text may be invalid SQL. Spark reports the errors in invalid SQL.
+Not guaranteed: the text may be invalid SQL. Spark reports the errors in invalid SQL. The kind of a word or a number is
+not known if it has more than ``PIECE_CHARACTERS`` characters.
 
 Source: `SqlBaseLexer.g4` [spark-sql-grammar], and ``UpperCaseCharStream`` for the case of keywords.
 """
@@ -18,9 +20,11 @@ import enum
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from gateway.errors import statement_too_long
+from gateway.sql.piecewise_search import PIECE_CHARACTERS, end_of_run, ends_in_run, find
 
 MAX_TOKENS = 500_000
 
@@ -70,7 +74,8 @@ class Token(NamedTuple):
     @property
     def keyword(self) -> str:
         """The word in upper case, for comparison with keywords. Empty for other tokens."""
-        return self.value.upper() if self.kind is TokenKind.WORD else ""
+        is_short = self.end - self.start <= _LONGEST_KEYWORD
+        return self.value.upper() if self.kind is TokenKind.WORD and is_short else ""
 
     def is_symbol(self, symbol: str) -> bool:
         return self.kind is TokenKind.SYMBOL and self.value == symbol
@@ -92,16 +97,19 @@ class Dialect:
 
 DEFAULT_DIALECT = Dialect()
 
+_LONGEST_KEYWORD = 64
+
 # Repetitions are possessive (``*+``), so that matching takes linear time. The exceptions are strings with doubled
 # quotes. Matching such a string can backtrack to its last doubled quote. If the string is unterminated, this doubled
 # quote is the end of one string and the start of the next.
-_BLANK = re.compile(
+_BLANKS = re.compile(
     r"""(?:
       [ \t\n\f\r\x0b\xa0\u1680\u2000-\u200a\u2028\u202f\u205f\u3000]++
-    | --(?:[^\\\r\n]++|\\\n|\\)*+
+    | --(?:[^\\\r\n]++|\\\n|\\)*+[\r\n]
     )*+""",
     re.VERBOSE,
 )
+_LINE_COMMENT = re.compile(r"(?:[^\\\r\n]++|\\(?:\n|(?=.)))*+", re.DOTALL)
 _TOKEN = re.compile(
     r"""
       (?P<HINT_OPEN>/\*\+)
@@ -122,6 +130,18 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
 _COMMENT_EDGE = re.compile(r"/\*(?!\+)|\*/")
+_RAW_STRING_START = re.compile("r(['\"])", re.IGNORECASE)
+_BODIES = {
+    "'": re.compile(r"(?:[^'\\]++|\\.|'')*+", re.DOTALL),
+    '"': re.compile(r'(?:[^"\\]++|\\.|"")*+', re.DOTALL),
+    "`": re.compile(r"(?:[^`]++|``)*+"),
+}
+"""What can follow the first quote of a string or of a name."""
+
+_WITH_DOUBLED = {quote: re.compile(f"(?:[^{quote}]++|{quote}(?:{quote}|(?=.)))*+", re.DOTALL) for quote in '"`'}
+_TAG = re.compile("[a-z]*+", re.IGNORECASE)
+_REST_OF_WORD = re.compile(r"\w*+")
+_REST_OF_URI = re.compile(r"[\w/\-.?=&\#%]*+")
 _KINDS = {kind.name: kind for kind in TokenKind} | {"DOUBLE": TokenKind.STRING}
 _BLANK_BYTES = bytes(byte if byte in b"\r\n" else ord(" ") for byte in range(256))
 
@@ -171,14 +191,13 @@ def skip_blank(sql: str, position: int) -> int:
     An unterminated comment is not skipped.
     """
     while True:
-        blank = _BLANK.match(sql, position)
-        position = blank.end() if blank else position
-        if not _opens_comment(sql, position):
+        position = end_of_run(_BLANKS, sql, position)
+        if sql.startswith("--", position):
+            position = _find_line_end(sql, position + 2)
+        elif _opens_comment(sql, position) and (end := _find_comment_end(sql, position + 2)):
+            position = end
+        else:
             return position
-        end = _find_comment_end(sql, position + 2)
-        if end is None:
-            return position
-        position = end
 
 
 def blank_out(text: str) -> str:
@@ -187,15 +206,55 @@ def blank_out(text: str) -> str:
 
 
 def _read_token(sql: str, position: int, dialect: Dialect) -> Token:
-    match = _TOKEN.match(sql, position)
-    if match is None or match.lastgroup is None:
+    if len(sql) - position <= PIECE_CHARACTERS:
+        match = _TOKEN.match(sql, position)
+        group, end = (match.lastgroup, match.end()) if match else (None, position)
+    else:
+        group, end = _find_token_in_long_text(sql, position)
+    if group is None:
         raise AssertionError(f"no token at offset {position}")
-    text, group = match.group(), match.lastgroup
     if group == "DOLLAR":
-        return _read_dollar_quoted(sql, position, text)
+        return _read_dollar_quoted(sql, position, sql[position:end])
     if group == "QUOTED" or (group == "DOUBLE" and dialect.double_quoted_identifiers):
-        return Token(TokenKind.QUOTED, position, match.end(), text[1:-1].replace(text[0] * 2, text[0]))
-    return Token(_KINDS[group], position, match.end(), text)
+        return Token(TokenKind.QUOTED, position, end, _read_name(sql[position + 1 : end - 1], sql[position]))
+    return Token(_KINDS[group], position, end, sql[position:end])
+
+
+def _find_token_in_long_text(sql: str, position: int) -> tuple[str | None, int]:
+    """Return what `_TOKEN` would find in a text of any length: the name of the group, and the end of the token."""
+    first = sql[position]
+    if first in _BODIES:
+        return _find_end_of_quoted(sql, position)
+    if first == "$":
+        end = end_of_run(_TAG, sql, position + 1)
+        return ("DOLLAR", end + 1) if sql.startswith("$", end) else ("SYMBOL", position + 1)
+    raw_string = first in "rR" and _RAW_STRING_START.match(sql, position, position + 2)
+    if raw_string and (end := sql.find(raw_string[1], raw_string.end())) >= 0:
+        return "STRING", end + 1
+    limit = position + PIECE_CHARACTERS
+    match = _TOKEN.match(sql, position, limit)
+    if match is None or match.end() < limit:
+        return (match.lastgroup, match.end()) if match else (None, position)
+    rest = _REST_OF_URI if match.lastgroup == "URI" else _REST_OF_WORD
+    return match.lastgroup, end_of_run(rest, sql, limit)
+
+
+def _find_end_of_quoted(sql: str, position: int) -> tuple[str, int]:
+    quote = sql[position]
+    group = {"'": "STRING", '"': "DOUBLE", "`": "QUOTED"}[quote]
+    end = end_of_run(_BODIES[quote], sql, position + 1)
+    if sql.startswith(quote, end):
+        return group, end + 1
+    doubled = sql.rfind(quote * 2, position + 1, end)  # without an end, the last doubled quote is two quotes
+    return (group, doubled + 1) if doubled >= 0 else ("UNKNOWN", len(sql))
+
+
+def _read_name(text: str, quote: str) -> str:
+    """Return a name in which quotes are doubled."""
+    if len(text) <= PIECE_CHARACTERS:
+        return text.replace(quote * 2, quote)
+    ends = [0, *ends_in_run(_WITH_DOUBLED[quote], text, 0), len(text)]
+    return "".join(text[begin:end].replace(quote * 2, quote) for begin, end in pairwise(ends))
 
 
 def _read_dollar_quoted(sql: str, position: int, tag: str) -> Token:
@@ -209,13 +268,19 @@ def _opens_comment(sql: str, position: int) -> bool:
     return sql[position : position + 2] == "/*" and not sql.startswith("+", position + 2)
 
 
+def _find_line_end(sql: str, position: int) -> int:
+    """Return the end of a comment that a line break ends."""
+    end = end_of_run(_LINE_COMMENT, sql, position)
+    return end + sql.startswith("\\", end)  # as the last character of the text
+
+
 def _find_comment_end(sql: str, position: int) -> int | None:
     """Return the end of a comment, which can contain nested comments.
 
     Return None if the comment is unterminated.
     """
     depth = 1
-    while edge := _COMMENT_EDGE.search(sql, position):
+    while edge := find(_COMMENT_EDGE, sql, position):
         position = edge.end()
         depth += -1 if edge.group() == "*/" else 1
         if depth == 0:

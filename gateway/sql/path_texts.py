@@ -28,7 +28,7 @@ from gateway.sql.execute_immediate import find_execute_immediate
 from gateway.sql.identifier_clauses import resolve_identifier_clauses
 from gateway.sql.lexer import DEFAULT_DIALECT, VARIABLE_START, Dialect, Token, TokenKind, tokenize
 from gateway.sql.parameters import Parameters, StringEvaluator
-from gateway.sql.piecewise_search import is_found, may_contain
+from gateway.sql.piecewise_search import end_of_run, is_found, may_contain
 from gateway.sql.string_literals import read_string
 
 _QUOTED_PART = r"\.\s*(?:[`\"]|/\*|--|\Z)"
@@ -60,7 +60,8 @@ _FILE_SYSTEM_KEY = re.compile(r"\bfs\.", re.IGNORECASE)
 _LIST_KEY = "paths"
 _NOT_PATH_KEY = re.compile(r"glob|lookup|files|format", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{[^}]*\}")
-_RAW_SEPARATORS = re.compile(r"[\s,;='\"]+")
+_SEPARATORS = re.compile(r"[\s,;='\"]*+")
+_RAW_WORD = re.compile(r"[^\s,;='\"]*+")
 _DIALECTS = (DEFAULT_DIALECT, Dialect(double_quoted_identifiers=True))
 _AS_WRITTEN = Dialect(escaped_string_literals=True)
 _SIMPLE_VALUES = frozenset({TokenKind.STRING, TokenKind.NUMBER, TokenKind.QUOTED})
@@ -71,7 +72,7 @@ _MAX_ADJACENT = 100
 _ADDED_PER_CHARACTER = 4
 """How often the paths of all statements ``ADD`` may repeat a text. Each path may reach to the end of the text."""
 
-_NOT_BLANK = re.compile(r"\S")
+_WHITESPACE = re.compile(r"\s*+")
 
 
 class TextUse(enum.Enum):
@@ -119,7 +120,7 @@ def use_of_option(key: str) -> TextUse:
 
 def use_of_setting(key: str) -> TextUse:
     """Return how Spark uses the value of a setting. Settings of file systems can mount a directory elsewhere."""
-    return TextUse.PATH if _FILE_SYSTEM_KEY.search(key) else TextUse.VALUE
+    return TextUse.PATH if is_found(_FILE_SYSTEM_KEY, key) else TextUse.VALUE
 
 
 def read_option(key: str, value: str) -> Iterator[PathText]:
@@ -376,10 +377,17 @@ def _find_raw_texts(sql: str, tokens: Sequence[Token]) -> Iterator[PathText]:
             use = use_of_setting(sql[token.end :])
         else:
             use = TextUse.ADDED if token.keyword == "ADD" else TextUse.PATH
-        for word in _RAW_SEPARATORS.split(sql[token.end :]):
+        for word in _raw_words(sql, token.end):
             is_archive = use is TextUse.ADDED and "#" in word
             if is_archive or "/" in word or "\\" in word or ".." in word or VARIABLE_START in word:
                 yield PathText(_replace_variables(word), use)
+
+
+def _raw_words(sql: str, position: int) -> Iterator[str]:
+    while position < len(sql):
+        begin = end_of_run(_SEPARATORS, sql, position)
+        position = end_of_run(_RAW_WORD, sql, begin)
+        yield sql[begin:position]
 
 
 def _find_added_path(sql: str, kind_end: int) -> Iterator[PathText]:
@@ -387,10 +395,9 @@ def _find_added_path(sql: str, kind_end: int) -> Iterator[PathText]:
 
     The path ends at a semicolon, and also at the end of the whole text if it can be a path then.
     """
-    first = _NOT_BLANK.search(sql, kind_end)
-    if first is None:
+    begin = end_of_run(_WHITESPACE, sql, kind_end)
+    if begin == len(sql):
         return
-    begin = first.start()
     semicolon = sql.find(";", begin, begin + MAX_PATH_CHARACTERS)
     ends = [semicolon] if semicolon >= 0 else []
     if len(sql) - begin <= MAX_PATH_CHARACTERS or not ends:

@@ -108,7 +108,7 @@ def find_query(statement: HasQuery) -> tuple[int, int, int]:
 
 def _find_parser(sql: str, start: int) -> Callable[[Cursor], Statement | None] | None:
     """Return the parser for the first word of a statement. None if there is none."""
-    first = _WORD.match(sql, start)
+    first = _WORD.match(sql, start, start + _LONGEST_WORD)
     if first is None:
         return None
     word = first.group().upper()
@@ -157,6 +157,9 @@ def _parse_explain(cursor: Cursor) -> Explain | ExplainSparkStatement | None:
 
 _INSERT = re.compile("insert", re.IGNORECASE)
 _WORD = re.compile(r"\w++")
+_LONGEST_WORD = 64
+"""More characters than the first word of a statement of Lodge has."""
+
 _PARSERS_OF_INSERT: dict[str, Callable[[Cursor], Statement | None]] = {
     "WITH": parse_insert_after_with,
     "FROM": parse_insert_after_from,

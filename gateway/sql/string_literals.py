@@ -11,9 +11,15 @@ import re
 from collections.abc import Sequence
 
 from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, Token, TokenKind, tokenize
+from gateway.sql.piecewise_search import PIECE_CHARACTERS
 
 _BACKSLASH = r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))"
-_ESCAPE = {quote: re.compile(f"{_BACKSLASH}|({quote}{quote})", re.DOTALL) for quote in "'\""}
+_ESCAPE = {
+    quote: re.compile(rf"{_BACKSLASH}|({quote}{quote})|([^\\{quote}]{{1,{PIECE_CHARACTERS}}}+)", re.DOTALL)
+    for quote in "'\""
+}
+"""An escape sequence, or characters that are none. So other threads can run between the parts of a long literal."""
+
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": r"\%", "_": r"\_"}
 
 
@@ -34,7 +40,9 @@ def read_string(literal: str, dialect: Dialect = DEFAULT_DIALECT) -> str | None:
     if literal[0] == "$":
         return literal[literal.index("$", 1) + 1 : literal.rindex("$", 0, -1)]
     try:
-        value = _ESCAPE[literal[0]].sub(_unescape, literal[1:-1])
+        quote, value = literal[0], literal[1:-1]
+        if "\\" in value or quote * 2 in value:
+            value = _ESCAPE[quote].sub(_unescape, value)
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")  # combines the halves of a character
     except (ValueError, OverflowError):
         return None
@@ -75,7 +83,9 @@ def write_string(text: str, dialect: Dialect = DEFAULT_DIALECT) -> str | None:
 
 
 def _unescape(match: re.Match[str]) -> str:
-    short, long, octal, character, doubled = match.groups()
+    short, long, octal, character, doubled, others = match.groups()
+    if others:
+        return str(others)
     if short or long:
         return chr(int(short or long, 16))
     if octal:

@@ -1,13 +1,18 @@
 """The tokens of Spark SQL."""
 
+import re
+import sys
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from gateway.sql import lexer, piecewise_search
 from gateway.sql.lexer import Dialect, TokenKind, blank_out, skip_blank, tokenize
 from tests.gateway.thread_time import least_thread_seconds
+
+MOST_CHARACTERS = 5000
 
 W, Q, S, N, Y, U = (
     TokenKind.WORD,
@@ -119,6 +124,76 @@ def test_time_is_linear(first: str, piece: str, assert_linear_time: Callable[...
     """Guarantee 2."""
     small, large = (first + piece * (size // len(piece)) for size in (12_500, 100_000))
     assert_linear_time(tokenize, small, large)
+
+
+CUTS = [
+    "'",
+    "''",
+    "\\",
+    "\\'",
+    "\\\n",
+    "\n",
+    "\r",
+    "\\\r",
+    "--",
+    "-",
+    "/*",
+    "*/",
+    "/*+",
+    '"',
+    '""',
+    "`",
+    "``",
+    "$",
+    "$a$",
+    "$ab",
+]
+CUTS += ["r'", 'R"', "a", "ab", "1", "12", ".", "://", " ", "\t", "(", "\u00df"]
+LONGEST_WORD = re.compile(r"[\w.:/\-?=&#%]+")
+
+
+@given(st.lists(st.sampled_from(CUTS), max_size=40).map("".join), st.integers(4, 16), st.booleans())
+def test_tokens_do_not_depend_on_the_pieces_in_which_a_text_is_read(sql: str, piece: int, names: bool) -> None:
+    """Except for words as long as a piece."""
+    dialect = Dialect(double_quoted_identifiers=names)
+    assume(all(len(word) < piece for word in LONGEST_WORD.findall(sql)))
+    expected = tokenize(sql, dialect)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (lexer, piecewise_search):
+            patch.setattr(module, "PIECE_CHARACTERS", piece)
+        assert tokenize(sql, dialect) == expected
+
+
+class NotedPattern:
+    """A pattern that notes how many characters it may read at once."""
+
+    def __init__(self, pattern: re.Pattern[str], noted: list[int]) -> None:
+        self._pattern = pattern
+        self._noted = noted
+
+    def match(self, text: str, start: int, end: int = sys.maxsize) -> re.Match[str] | None:
+        self._noted.append(min(end, len(text)) - start)
+        return self._pattern.match(text, start, end)
+
+    def search(self, text: str, start: int, end: int = sys.maxsize) -> re.Match[str] | None:
+        self._noted.append(min(end, len(text)) - start)
+        return self._pattern.search(text, start, end)
+
+
+@pytest.mark.parametrize(("first", "piece"), ADVERSARIAL)
+def test_other_threads_can_run_while_a_long_text_is_read(
+    first: str, piece: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guarantee 3. Another thread can run between two calls of functions in C."""
+    noted: list[int] = []
+    for name, value in vars(lexer).copy().items():
+        if isinstance(value, re.Pattern):
+            monkeypatch.setattr(lexer, name, NotedPattern(value, noted))
+        elif isinstance(value, dict) and any(isinstance(pattern, re.Pattern) for pattern in value.values()):
+            monkeypatch.setattr(lexer, name, {key: NotedPattern(pattern, noted) for key, pattern in value.items()})
+    tokenize(first + piece * (20_000 // len(piece)), Dialect(double_quoted_identifiers=True))
+    assert noted
+    assert max(noted) <= MOST_CHARACTERS
 
 
 def test_many_lines_are_blanked_out_at_once() -> None:

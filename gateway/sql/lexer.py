@@ -27,6 +27,8 @@ from gateway.errors import statement_too_long
 from gateway.sql.piecewise_search import PIECE_CHARACTERS, end_of_run, ends_in_run, find
 
 MAX_TOKENS = 500_000
+LONGEST_KEYWORD = 64
+"""The maximum length of a word that can be a keyword."""
 
 VARIABLE_START = "${"
 """The beginning of a variable. Spark replaces it by any text, also in names and texts, before it parses a statement."""
@@ -74,8 +76,8 @@ class Token(NamedTuple):
     @property
     def keyword(self) -> str:
         """The word in upper case, for comparison with keywords. Empty for other tokens."""
-        is_short = self.end - self.start <= _LONGEST_KEYWORD
-        return self.value.upper() if self.kind is TokenKind.WORD and is_short else ""
+        is_short_word = self.kind is TokenKind.WORD and self.end - self.start <= LONGEST_KEYWORD
+        return self.value.upper() if is_short_word else ""
 
     def is_symbol(self, symbol: str) -> bool:
         return self.kind is TokenKind.SYMBOL and self.value == symbol
@@ -97,11 +99,7 @@ class Dialect:
 
 DEFAULT_DIALECT = Dialect()
 
-_LONGEST_KEYWORD = 64
-
-# Repetitions are possessive (``*+``), so that matching takes linear time. The exceptions are strings with doubled
-# quotes. Matching such a string can backtrack to its last doubled quote. If the string is unterminated, this doubled
-# quote is the end of one string and the start of the next.
+# Repetitions are possessive (``*+``), so that matching takes linear time.
 _BLANKS = re.compile(
     r"""(?:
       [ \t\n\f\r\x0b\xa0\u1680\u2000-\u200a\u2028\u202f\u205f\u3000]++
@@ -110,27 +108,22 @@ _BLANKS = re.compile(
     re.VERBOSE,
 )
 _LINE_COMMENT = re.compile(r"(?:[^\\\r\n]++|\\(?:\n|(?=.)))*+", re.DOTALL)
+_URI_CHARACTERS = r"[\w/\-.?=&\#%]"
 _TOKEN = re.compile(
-    r"""
+    rf"""
       (?P<HINT_OPEN>/\*\+)
     | (?P<HINT_CLOSE>\*/)
-    | (?P<STRING>r(?:'[^']*+'|"[^"]*+") | '[^'\\]*+(?:(?:\\.|'')[^'\\]*+)*')
-    | (?P<DOUBLE>"[^"\\]*+(?:(?:\\.|"")[^"\\]*+)*")
-    | (?P<DOLLAR>\$[a-z]*+\$)
-    | (?P<QUOTED>`[^`]*+(?:``[^`]*+)*`)
     | (?P<NUMBER>
           (?:[0-9]++\.[0-9]*+|\.[0-9]++)(?:e[+-]?[0-9]++)?(?:bd|d|f)?(?![a-z0-9_])
         | [0-9]++e[+-][0-9]++(?:bd|d|f)?
         | [0-9]++(?:l|s|y|(?:e[0-9]++)?(?:bd|d|f)?)(?!\w) )
-    | (?P<URI>[^\W\d_]++://[\w/\-.?=&\#%]++)
+    | (?P<URI>[^\W\d_]++://{_URI_CHARACTERS}++)
     | (?P<WORD>\w++)
-    | (?P<UNKNOWN>['"`].*+)
     | (?P<SYMBOL>.)
     """,
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
 _COMMENT_EDGE = re.compile(r"/\*(?!\+)|\*/")
-_RAW_STRING_START = re.compile("r(['\"])", re.IGNORECASE)
 _BODIES = {
     "'": re.compile(r"(?:[^'\\]++|\\.|'')*+", re.DOTALL),
     '"': re.compile(r'(?:[^"\\]++|\\.|"")*+', re.DOTALL),
@@ -141,8 +134,8 @@ _BODIES = {
 _WITH_DOUBLED = {quote: re.compile(f"(?:[^{quote}]++|{quote}(?:{quote}|(?=.)))*+", re.DOTALL) for quote in '"`'}
 _TAG = re.compile("[a-z]*+", re.IGNORECASE)
 _REST_OF_WORD = re.compile(r"\w*+")
-_REST_OF_URI = re.compile(r"[\w/\-.?=&\#%]*+")
-_KINDS = {kind.name: kind for kind in TokenKind} | {"DOUBLE": TokenKind.STRING}
+_REST_OF_URI = re.compile(rf"{_URI_CHARACTERS}*+")
+_KINDS = {kind.name: kind for kind in TokenKind}
 _BLANK_BYTES = bytes(byte if byte in b"\r\n" else ord(" ") for byte in range(256))
 
 
@@ -206,47 +199,37 @@ def blank_out(text: str) -> str:
 
 
 def _read_token(sql: str, position: int, dialect: Dialect) -> Token:
-    if len(sql) - position <= PIECE_CHARACTERS:
-        match = _TOKEN.match(sql, position)
-        group, end = (match.lastgroup, match.end()) if match else (None, position)
-    else:
-        group, end = _find_token_in_long_text(sql, position)
-    if group is None:
+    first = sql[position]
+    if first in _BODIES:
+        return _read_quoted(sql, position, dialect)
+    if first == "$" and (token := _read_dollar_quoted(sql, position)):
+        return token
+    if first in "rR" and (token := _read_raw_string(sql, position)):
+        return token
+    limit = position + PIECE_CHARACTERS
+    match = _TOKEN.match(sql, position, limit)
+    if match is None or match.lastgroup is None:
         raise AssertionError(f"no token at offset {position}")
-    if group == "DOLLAR":
-        return _read_dollar_quoted(sql, position, sql[position:end])
-    if group == "QUOTED" or (group == "DOUBLE" and dialect.double_quoted_identifiers):
-        return Token(TokenKind.QUOTED, position, end, _read_name(sql[position + 1 : end - 1], sql[position]))
+    group, end = match.lastgroup, match.end()
+    if end == limit:
+        end = end_of_run(_REST_OF_URI if group == "URI" else _REST_OF_WORD, sql, limit)
     return Token(_KINDS[group], position, end, sql[position:end])
 
 
-def _find_token_in_long_text(sql: str, position: int) -> tuple[str | None, int]:
-    """Return what `_TOKEN` would find in a text of any length: the name of the group, and the end of the token."""
-    first = sql[position]
-    if first in _BODIES:
-        return _find_end_of_quoted(sql, position)
-    if first == "$":
-        end = end_of_run(_TAG, sql, position + 1)
-        return ("DOLLAR", end + 1) if sql.startswith("$", end) else ("SYMBOL", position + 1)
-    raw_string = first in "rR" and _RAW_STRING_START.match(sql, position, position + 2)
-    if raw_string and (end := sql.find(raw_string[1], raw_string.end())) >= 0:
-        return "STRING", end + 1
-    limit = position + PIECE_CHARACTERS
-    match = _TOKEN.match(sql, position, limit)
-    if match is None or match.end() < limit:
-        return (match.lastgroup, match.end()) if match else (None, position)
-    rest = _REST_OF_URI if match.lastgroup == "URI" else _REST_OF_WORD
-    return match.lastgroup, end_of_run(rest, sql, limit)
+def _read_quoted(sql: str, position: int, dialect: Dialect) -> Token:
+    """Return the string or the name that begins with a quote.
 
-
-def _find_end_of_quoted(sql: str, position: int) -> tuple[str, int]:
+    If it is unterminated, its last doubled quote is the end of it and the start of the next one.
+    """
     quote = sql[position]
-    group = {"'": "STRING", '"': "DOUBLE", "`": "QUOTED"}[quote]
     end = end_of_run(_BODIES[quote], sql, position + 1)
-    if sql.startswith(quote, end):
-        return group, end + 1
-    doubled = sql.rfind(quote * 2, position + 1, end)  # without an end, the last doubled quote is two quotes
-    return (group, doubled + 1) if doubled >= 0 else ("UNKNOWN", len(sql))
+    if not sql.startswith(quote, end):
+        end = sql.rfind(quote * 2, position + 1, end)
+        if end < 0:
+            return Token(TokenKind.UNKNOWN, position, len(sql), sql[position:])
+    if quote == "`" or (quote == '"' and dialect.double_quoted_identifiers):
+        return Token(TokenKind.QUOTED, position, end + 1, _read_name(sql[position + 1 : end], quote))
+    return Token(TokenKind.STRING, position, end + 1, sql[position : end + 1])
 
 
 def _read_name(text: str, quote: str) -> str:
@@ -257,11 +240,22 @@ def _read_name(text: str, quote: str) -> str:
     return "".join(text[begin:end].replace(quote * 2, quote) for begin, end in pairwise(ends))
 
 
-def _read_dollar_quoted(sql: str, position: int, tag: str) -> Token:
-    """Return the token of a string between two ``$$`` or ``$name$`` tags."""
-    closing = sql.find(tag, position + len(tag))
+def _read_dollar_quoted(sql: str, position: int) -> Token | None:
+    """Return the string between two ``$$`` or ``$name$`` tags. None if no tag begins here."""
+    tag_end = end_of_run(_TAG, sql, position + 1)
+    if not sql.startswith("$", tag_end):
+        return None
+    tag = sql[position : tag_end + 1]
+    closing = sql.find(tag, tag_end + 1)
     kind, end = (TokenKind.UNKNOWN, len(sql)) if closing < 0 else (TokenKind.STRING, closing + len(tag))
     return Token(kind, position, end, sql[position:end])
+
+
+def _read_raw_string(sql: str, position: int) -> Token | None:
+    """Return the string after the letter ``r``, without escape sequences. None if no complete one begins here."""
+    quote = sql[position + 1 : position + 2]
+    closing = sql.find(quote, position + 2) if quote in ("'", '"') else -1
+    return Token(TokenKind.STRING, position, closing + 1, sql[position : closing + 1]) if closing >= 0 else None
 
 
 def _opens_comment(sql: str, position: int) -> bool:

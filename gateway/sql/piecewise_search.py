@@ -24,20 +24,17 @@ def may_contain(words: Iterable[str], text: str) -> bool:
 
 
 def is_found(pattern: re.Pattern[str], text: str) -> bool:
-    """Return whether a pattern matches somewhere in a text.
-
-    The end of a piece looks like the end of the text. So a pattern with an unlimited part must also match if the text
-    ends in this part. All other matches must be shorter than 64 characters.
-    """
-    return any(
-        pattern.search(text, start, start + PIECE_CHARACTERS + _OVERLAP_CHARACTERS) is not None
-        for start in range(0, max(len(text), 1), PIECE_CHARACTERS)
-    )
+    """Return whether a pattern matches somewhere in a text, see :func:`find`."""
+    return find(pattern, text, 0) is not None
 
 
 def find(pattern: re.Pattern[str], text: str, position: int) -> re.Match[str] | None:
-    """Return the first match of a pattern at or after an offset. A match and what it looks at are less than 64 long."""
-    for start in range(position, len(text), PIECE_CHARACTERS):
+    """Return the first match of a pattern at or after an offset.
+
+    The end of a piece looks like the end of the text. So a pattern with an unlimited part must also match if the text
+    ends in this part. All other matches must be shorter than 64 characters, with the characters that they look at.
+    """
+    for start in range(position, max(len(text), position + 1), PIECE_CHARACTERS):
         match = pattern.search(text, start, start + PIECE_CHARACTERS + _OVERLAP_CHARACTERS)
         if match is not None and match.start() < start + PIECE_CHARACTERS:
             return match
@@ -45,7 +42,7 @@ def find(pattern: re.Pattern[str], text: str, position: int) -> re.Match[str] | 
 
 
 def end_of_run(elements: re.Pattern[str], text: str, position: int) -> int:
-    """Return the end of the longest sequence of elements that begins at an offset, see :func:`ends_in_run`."""
+    """Return the end of a sequence of elements, see :func:`ends_in_run`."""
     match = elements.match(text, position, position + PIECE_CHARACTERS)
     if match is None or match.end() < position + PIECE_CHARACTERS - 1:
         return match.end() if match else position
@@ -53,13 +50,13 @@ def end_of_run(elements: re.Pattern[str], text: str, position: int) -> int:
 
 
 def ends_in_run(elements: re.Pattern[str], text: str, position: int) -> Iterator[int]:
-    """Yield the ends of the pieces of the longest sequence of elements that begins at an offset.
+    """Yield the ends of the pieces of a sequence of elements.
 
     Args:
-        elements: The pattern of such a sequence. It must match the same in one piece as in two. It must not match an
-            element whose second character is in the next piece. Elements have one or two characters.
+        elements: The pattern of the longest sequence of elements. An element that the end of a piece cuts must not
+            match. If it is cut after more than one character, the sequence ends before it.
         text: The text.
-        position: The offset.
+        position: The offset at which the sequence begins.
     """
     end = position
     while (match := elements.match(text, end, end + PIECE_CHARACTERS)) and match.end() > end:

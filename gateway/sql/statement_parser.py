@@ -31,7 +31,7 @@ from gateway.sql.create_view import parse_cache_table, parse_create_view
 from gateway.sql.cursor import Cursor
 from gateway.sql.drop_and_alter import parse_alter, parse_drop, parse_merge_or_update, parse_truncate
 from gateway.sql.insert import parse_insert, parse_insert_after_from, parse_insert_after_with
-from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, blank_out, skip_blank
+from gateway.sql.lexer import DEFAULT_DIALECT, LONGEST_KEYWORD, Dialect, blank_out, skip_blank
 from gateway.sql.piecewise_search import is_found
 from gateway.sql.show import parse_close, parse_show
 from gateway.sql.statements import (
@@ -108,7 +108,7 @@ def find_query(statement: HasQuery) -> tuple[int, int, int]:
 
 def _find_parser(sql: str, start: int) -> Callable[[Cursor], Statement | None] | None:
     """Return the parser for the first word of a statement. None if there is none."""
-    first = _WORD.match(sql, start, start + _LONGEST_WORD)
+    first = _WORD.match(sql, start, start + LONGEST_KEYWORD)
     if first is None:
         return None
     word = first.group().upper()
@@ -157,9 +157,6 @@ def _parse_explain(cursor: Cursor) -> Explain | ExplainSparkStatement | None:
 
 _INSERT = re.compile("insert", re.IGNORECASE)
 _WORD = re.compile(r"\w++")
-_LONGEST_WORD = 64
-"""More characters than the first word of a statement of Lodge has."""
-
 _PARSERS_OF_INSERT: dict[str, Callable[[Cursor], Statement | None]] = {
     "WITH": parse_insert_after_with,
     "FROM": parse_insert_after_from,

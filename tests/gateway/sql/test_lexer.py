@@ -1,7 +1,6 @@
 """The tokens of Spark SQL."""
 
 import re
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -10,9 +9,8 @@ from hypothesis import strategies as st
 
 from gateway.sql import lexer, piecewise_search
 from gateway.sql.lexer import Dialect, TokenKind, blank_out, skip_blank, tokenize
+from tests.gateway.sql.noted_patterns import MOST_CHARACTERS, NotedPattern
 from tests.gateway.thread_time import least_thread_seconds
-
-MOST_CHARACTERS = 5000
 
 W, Q, S, N, Y, U = (
     TokenKind.WORD,
@@ -154,7 +152,7 @@ LONGEST_WORD = re.compile(r"[\w.:/\-?=&#%]+")
 
 @given(st.lists(st.sampled_from(CUTS), max_size=40).map("".join), st.integers(4, 16), st.booleans())
 def test_tokens_do_not_depend_on_the_pieces_in_which_a_text_is_read(sql: str, piece: int, names: bool) -> None:
-    """Except for words as long as a piece."""
+    """Words as long as a piece are an exception."""
     dialect = Dialect(double_quoted_identifiers=names)
     assume(all(len(word) < piece for word in LONGEST_WORD.findall(sql)))
     expected = tokenize(sql, dialect)
@@ -162,22 +160,6 @@ def test_tokens_do_not_depend_on_the_pieces_in_which_a_text_is_read(sql: str, pi
         for module in (lexer, piecewise_search):
             patch.setattr(module, "PIECE_CHARACTERS", piece)
         assert tokenize(sql, dialect) == expected
-
-
-class NotedPattern:
-    """A pattern that notes how many characters it may read at once."""
-
-    def __init__(self, pattern: re.Pattern[str], noted: list[int]) -> None:
-        self._pattern = pattern
-        self._noted = noted
-
-    def match(self, text: str, start: int, end: int = sys.maxsize) -> re.Match[str] | None:
-        self._noted.append(min(end, len(text)) - start)
-        return self._pattern.match(text, start, end)
-
-    def search(self, text: str, start: int, end: int = sys.maxsize) -> re.Match[str] | None:
-        self._noted.append(min(end, len(text)) - start)
-        return self._pattern.search(text, start, end)
 
 
 @pytest.mark.parametrize(("first", "piece"), ADVERSARIAL)

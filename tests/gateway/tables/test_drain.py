@@ -162,7 +162,7 @@ def test_permanent_table_is_finished_or_undone(start_lodge, spark_server, connec
     spark.stop()
 
 
-def test_client_with_a_response_learns_at_another_gateway_that_its_permanent_table_was_undone(
+def test_undone_permanent_table_is_reported_by_another_gateway(
     start_lodge, spark_server, connect_through_service, wait_until
 ):
     options = (*TIMES, "--writable-workspace", "dfs", "--drain-timeout", "3s")

@@ -23,6 +23,7 @@ Source: [spark-connect-server ExecuteGrpcResponseSender]: a client must reattach
 
 import asyncio
 import contextlib
+import random
 import time
 import uuid
 import zlib
@@ -32,7 +33,6 @@ from typing import Any, TypeVar
 
 import grpc
 import structlog
-import tenacity
 from google.protobuf.message import Message
 from grpc import aio
 from pyspark.errors import PySparkException
@@ -418,17 +418,10 @@ class BackendSession:
         reattach = self._build(base_pb2.ReattachExecuteRequest, operation_id=request.operation_id)
         plan = request if isinstance(request, base_pb2.ExecutePlanRequest) else None
         following = _Following(method, request, reattach, plan, on_rows)
-        retry = tenacity.AsyncRetrying(
-            sleep=asyncio.sleep,
-            stop=lambda _: following.is_given_up(),
-            wait=tenacity.wait_random_exponential(multiplier=_FIRST_PAUSE_SECONDS, max=_LONGEST_PAUSE_SECONDS),
-            retry=tenacity.retry_if_result(lambda error: error is not None and following.may_continue(error)),
-            retry_error_callback=lambda state: None if state.outcome is None else state.outcome.result(),
-        )
         error: BackendError | None = None
         try:
             while not following.is_complete:
-                error = await retry(self._read_stream, following, on_progress)
+                error = await self._read_streams(following, on_progress)
                 if error is not None:
                     await self._fail(error, following)
         except asyncio.CancelledError:
@@ -438,6 +431,20 @@ class BackendSession:
         finally:
             error = None  # an error and a frame that refer to each other would keep the plan in memory
         return following.result()
+
+    async def _read_streams(self, following: "_Following", on_progress: OnProgress | None) -> BackendError | None:
+        """Read streams of responses until one ends without an error, or with an error that the next would not repair.
+
+        A library for retries would keep the error of each attempt, and so the plan, together with the attempt's frame.
+        """
+        longest_seconds = _FIRST_PAUSE_SECONDS
+        while True:
+            error = await self._read_stream(following, on_progress)
+            if error is None or not following.may_continue(error) or following.is_given_up():
+                return error
+            error = None
+            await asyncio.sleep(random.uniform(0, longest_seconds))  # noqa: S311 - no secret
+            longest_seconds = min(2 * longest_seconds, _LONGEST_PAUSE_SECONDS)
 
     async def _read_stream(self, following: "_Following", on_progress: OnProgress | None) -> BackendError | None:
         """Read the responses of an operation until the stream ends.
@@ -501,8 +508,10 @@ class BackendSession:
     async def _stream(self, method: str, request: Message) -> AsyncIterator[base_pb2.ExecutePlanResponse]:
         call = self._backend.unary_stream(SERVICE + method)(request.SerializeToString(), metadata=self._metadata)
         try:
-            async for response in call:
-                yield await self._decode(base_pb2.ExecutePlanResponse, response)
+            while (response := await call.read()) is not aio.EOF:
+                decoded = await self._decode(base_pb2.ExecutePlanResponse, response)
+                del response
+                yield decoded
         except aio.AioRpcError as error:
             raise BackendError(error, self._backend.address) from error
         finally:

@@ -41,6 +41,7 @@ from pyspark.sql.connect.proto import base_pb2
 from gateway.current_work import noted
 from gateway.errors import BackendError, CanceledError, GatewayError, SparkError, final, storage_failed
 from gateway.requests import SessionKey
+from gateway.tracebacks import forget_frames
 from workspace.identifiers import ClientSessionId, Principal
 
 _KEPT_PROGRESS_RESPONSES = 16
@@ -197,33 +198,40 @@ class Operation:
 
     async def _run(self, run: Runner) -> None:
         try:
-            answer = await run()
-            self._is_answered = True
-            response = self._response()
-            response.MergeFrom(answer)
-            if answer.ListFields():
-                self._add(response)
-            if self.is_reattachable:
-                complete = self._response()
-                complete.result_complete.SetInParent()
-                self._add(complete)
-        except GatewayError as error:
-            self._error = _detach(final(error))
-        except asyncio.CancelledError:
+            self._end_with(await run())
+        except asyncio.CancelledError as error:
             self._error = CanceledError()
+            forget_frames(error)
             if not self._interrupted:
                 raise
-        except Exception as error:
-            if isinstance(error, OSError) and not isinstance(error, TimeoutError):
-                log.warning("statement_refused", operation=self.id, reason=str(error))
-                self._error = storage_failed(error)
-                return
-            log.exception("statement_broke", operation=self.id)
-            self._error = GatewayError(
-                "LODGE_STATEMENT_FAILED",
-                "58000",
-                "The statement failed in the gateway. See the gateway log for the reason.",
-            )
+        except Exception as error:  # noqa: BLE001 - the operation logs it, and keeps an error for the client
+            self._error = self._convert(error)
+            forget_frames(error)
+
+    def _end_with(self, answer: base_pb2.ExecutePlanResponse) -> None:
+        self._is_answered = True
+        response = self._response()
+        response.MergeFrom(answer)
+        if answer.ListFields():
+            self._add(response)
+        if self.is_reattachable:
+            complete = self._response()
+            complete.result_complete.SetInParent()
+            self._add(complete)
+
+    def _convert(self, error: Exception) -> GatewayError:
+        """Return the error for the client. Log the error if the client does not receive it itself."""
+        if isinstance(error, GatewayError):
+            return _detach(final(error))
+        if isinstance(error, OSError) and not isinstance(error, TimeoutError):
+            log.warning("statement_refused", operation=self.id, reason=str(error))
+            return storage_failed(error)
+        log.exception("statement_broke", operation=self.id)
+        return GatewayError(
+            "LODGE_STATEMENT_FAILED",
+            "58000",
+            "The statement failed in the gateway. See the gateway log for the reason.",
+        )
 
     def _finish(self, _: "asyncio.Task[None]") -> None:
         """Record the end of the task, even if it was cancelled before its first step."""

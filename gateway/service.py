@@ -80,6 +80,7 @@ from gateway.sessions.session import Session
 from gateway.sessions.suspects import check_request
 from gateway.statement_audit import ObservedStatement, StatementAudit
 from gateway.tables.own_statements import OwnStatements
+from gateway.tracebacks import forget_frames
 from workspace.identifiers import ClientSessionId
 from workspace.record_store import RecordError
 
@@ -184,37 +185,44 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         """
 
         async def handle(_: object, context: Context) -> Any:
-            progress = _Progress()
             try:
-                self._drain.require_open()
-                progress.identity = identity = await self._identify(context)
-                principal = None if identity is None else identity.principal
-                calling_principal.set(principal)
-                async with self._admission.admit(context, name, principal) as admitted:
-                    request = await self._read_first(name, identity, admitted, progress)
-                    _bind_log(request.key, request.operation_id)
-                    progress.caller = _caller(identity, context, request)
-                    Audit.set_caller(progress.caller)
-                    calling_principal.set(request.key.principal)
-                    await admitted.claim(request.key.principal)
-                    session = self._sessions.find(request.key) or await self._session(request)
-                    backend = self._sessions.route(request.key) if session is None else session.backend
-                    progress.backend = backend
-                    call = _Call(request, admitted, session, backend, progress)
-                    with nullcontext() if session is None else session.track_request():
-                        response = await self._process(call, handler)
-                    return None if response is None else admitted.respond(response)
-            except (GatewayError, aio.AioRpcError) as error:
-                if name == "ExecutePlan" and not progress.is_observed:
-                    self._audited.refuse(progress.caller or _caller(progress.identity, context), error)
-                await self._fail(error, context, progress)
-            except (aio.AbortError, aio.InternalError, aio.UsageError):
+                return await self._answer(name, handler, context)
+            except BaseException as error:
+                forget_frames(error)  # gRPC keeps the error together with the call
                 raise
-            except Exception as error:
-                log.exception("request_failed", rpc=name)
-                await self._fail(internal_error(error), context, progress)
 
         return handle
+
+    async def _answer(self, name: str, handler: "Handler", context: Context) -> Any:
+        progress = _Progress()
+        try:
+            self._drain.require_open()
+            progress.identity = identity = await self._identify(context)
+            principal = None if identity is None else identity.principal
+            calling_principal.set(principal)
+            async with self._admission.admit(context, name, principal) as admitted:
+                request = await self._read_first(name, identity, admitted, progress)
+                _bind_log(request.key, request.operation_id)
+                progress.caller = _caller(identity, context, request)
+                Audit.set_caller(progress.caller)
+                calling_principal.set(request.key.principal)
+                await admitted.claim(request.key.principal)
+                session = self._sessions.find(request.key) or await self._session(request)
+                backend = self._sessions.route(request.key) if session is None else session.backend
+                progress.backend = backend
+                call = _Call(request, admitted, session, backend, progress)
+                with nullcontext() if session is None else session.track_request():
+                    response = await self._process(call, handler)
+                return None if response is None else admitted.respond(response)
+        except (GatewayError, aio.AioRpcError) as error:
+            if name == "ExecutePlan" and not progress.is_observed:
+                self._audited.refuse(progress.caller or _caller(progress.identity, context), error)
+            await self._fail(error, context, progress)
+        except (aio.AbortError, aio.InternalError, aio.UsageError):
+            raise
+        except Exception as error:
+            log.exception("request_failed", rpc=name)
+            await self._fail(internal_error(error), context, progress)
 
     async def _process(self, call: "_Call", handler: "Handler") -> Any:
         """Process a request, and note that this gateway works on it.

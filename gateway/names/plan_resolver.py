@@ -22,8 +22,10 @@ Source: [temporary-tables §5.1.8], [temporary-tables §5.1.10], [temporary-tabl
 [spark-connect-server SparkConnectPlanner], ``executeSQLWithRefs``.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
@@ -111,6 +113,11 @@ def _read_expression(message: Message) -> str:
     return ""
 
 
+def _find_names_of_operations(messages: Sequence[Message]) -> frozenset[str] | None:
+    """Return the names that the operations of DataFrames mention. Only scans need them."""
+    return find_names_of_expressions(map(_read_expression, messages))
+
+
 def _find_executed(message: Message) -> Message:
     """Return the plan that a request explains. Return any other message unchanged."""
     if isinstance(message, base_pb2.AnalyzePlanRequest) and message.HasField("explain"):
@@ -123,33 +130,19 @@ class _PlanResolution:
 
     def __init__(self, lookup: NameLookup, root: Message, aliases: Iterable[str]) -> None:
         self._lookup = lookup
-        self._texts = SqlTextResolver(lookup, lambda: self._names_of_operations)
         self._found = find_messages_with_names(root)
+        self._find_names = functools.cache(partial(_find_names_of_operations, self._found))
+        self._texts = SqlTextResolver(lookup, self._find_names)
         self._commands = find_command_texts(self._found)
         relations = (message for message in self._found if isinstance(message, relations_pb2.Relation))
         own = (relation.subquery_alias.alias for relation in relations if relation.HasField("subquery_alias"))
         self._aliases = frozenset(comparable_name(alias) for alias in (*own, *aliases))
-        self._by_kind: dict[str, Callable[..., bool]] = {
-            commands_pb2.SqlCommand.DESCRIPTOR.full_name: self._resolve_text_of_old_client,
-            commands_pb2.WriteStreamOperationStart.DESCRIPTOR.full_name: self._refuse_stream,
-            relations_pb2.CommonInlineUserDefinedDataSource.DESCRIPTOR.full_name: self._refuse_own_source,
-            relations_pb2.Relation.DESCRIPTOR.full_name: self._resolve_relation,
-            _Expression.ExpressionString.DESCRIPTOR.full_name: self._resolve_expression,
-            _Expression.UnresolvedAttribute.DESCRIPTOR.full_name: self._resolve_attribute,
-            _Expression.UnresolvedStar.DESCRIPTOR.full_name: self._resolve_star,
-            _Expression.UnresolvedRegex.DESCRIPTOR.full_name: self._resolve_regex,
-        }
 
     def resolve(self) -> bool:
         changed = False
         for message in self._found:
-            changed |= self._by_kind[message.DESCRIPTOR.full_name](message)
+            changed |= _RESOLVERS[message.DESCRIPTOR.full_name](self, message)
         return changed
-
-    @cached_property
-    def _names_of_operations(self) -> frozenset[str] | None:
-        """The names that the operations of DataFrames mention. Only scans need them."""
-        return find_names_of_expressions(map(_read_expression, self._found))
 
     def _resolve_text_of_old_client(self, command: commands_pb2.SqlCommand) -> bool:
         """Resolve the SQL text of an older client, which does not send a relation."""
@@ -174,17 +167,6 @@ class _PlanResolution:
             "0A000",
             f"A stream cannot write to [{stream.table_name}], because it is in a workspace. Write to files with "
             "writeStream.start(path), or to a table of Spark.",
-        )
-
-    @staticmethod
-    def _refuse_own_source(source: relations_pb2.CommonInlineUserDefinedDataSource) -> bool:
-        """Raise an error if a client registers a data source with the name of Lodge's own."""
-        if source.name.lower() != FORMAT:
-            return False
-        raise SparkError(
-            "DATA_SOURCE_ALREADY_EXISTS",
-            f"Data source '{source.name}' already exists. Choose a different name for the new data source.",
-            provider=source.name,
         )
 
     def _resolve_relation(self, relation: relations_pb2.Relation) -> bool:
@@ -289,7 +271,7 @@ class _PlanResolution:
             mentioned = ScanSource.mentioned_in(options)
         except ScanOptionError as error:
             raise GatewayError("LODGE_SCAN_OPTIONS", "22023", str(error)) from error
-        mentioned = unite_names(mentioned, self._names_of_operations)
+        mentioned = unite_names(mentioned, self._find_names())
         _replace_relation(relation, self._lookup.build_scan(workspace, [path], options=own, mentioned=mentioned))
         return True
 
@@ -352,3 +334,26 @@ def _replace_relation(relation: relations_pb2.Relation, other: relations_pb2.Rel
     common.CopyFrom(relation.common)
     relation.CopyFrom(other)
     relation.common.CopyFrom(common)
+
+
+def _refuse_own_source(_: _PlanResolution, source: relations_pb2.CommonInlineUserDefinedDataSource) -> bool:
+    """Raise an error if a client registers a data source with the name of Lodge's own."""
+    if source.name.lower() != FORMAT:
+        return False
+    raise SparkError(
+        "DATA_SOURCE_ALREADY_EXISTS",
+        f"Data source '{source.name}' already exists. Choose a different name for the new data source.",
+        provider=source.name,
+    )
+
+
+_RESOLVERS: Mapping[str, Callable[[_PlanResolution, Any], bool]] = {
+    commands_pb2.SqlCommand.DESCRIPTOR.full_name: _PlanResolution._resolve_text_of_old_client,
+    commands_pb2.WriteStreamOperationStart.DESCRIPTOR.full_name: _PlanResolution._refuse_stream,
+    relations_pb2.CommonInlineUserDefinedDataSource.DESCRIPTOR.full_name: _refuse_own_source,
+    relations_pb2.Relation.DESCRIPTOR.full_name: _PlanResolution._resolve_relation,
+    _Expression.ExpressionString.DESCRIPTOR.full_name: _PlanResolution._resolve_expression,
+    _Expression.UnresolvedAttribute.DESCRIPTOR.full_name: _PlanResolution._resolve_attribute,
+    _Expression.UnresolvedStar.DESCRIPTOR.full_name: _PlanResolution._resolve_star,
+    _Expression.UnresolvedRegex.DESCRIPTOR.full_name: _PlanResolution._resolve_regex,
+}

@@ -10,7 +10,6 @@ import struct
 import time
 import uuid
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import grpc
 import pyarrow as pa
@@ -19,6 +18,7 @@ from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc, types_pb2
 
 from gateway.session_settings import SETTING_DEFAULTS
 from tests.gateway.hostile_backend import HostileBackend
+from tests.gateway.memory_of_gateway import WITHOUT_COLLECTOR, peak_bytes
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +42,7 @@ def backend():
 
 @pytest.fixture(scope="module")
 def gateway(start_lodge, backend):
-    gateway = start_lodge(backend=backend.address)
+    gateway = start_lodge(backend=backend.address, program=["-c", WITHOUT_COLLECTOR])
     (gateway.files / "a.csv").write_text("id\n1\n")
     return gateway
 
@@ -93,11 +93,6 @@ def refused_at_once(gateway):
 def unforeseen(gateway):
     """Return how many requests have failed with an error that the gateway did not expect."""
     return gateway.log().count("Traceback")
-
-
-def memory_bytes(gateway):
-    status = Path(f"/proc/{gateway.gateway_pid}/status").read_text()
-    return 1024 * int(status.split("VmHWM:")[1].split()[0])
 
 
 def raw(*answers):
@@ -288,7 +283,7 @@ def test_statement_ends_and_the_gateway_goes_on(gateway, backend, name):
     finally:
         backend.answers = {}
     assert gateway.process.poll() is None
-    assert memory_bytes(gateway) < MEMORY_BYTES
+    assert peak_bytes(gateway) < MEMORY_BYTES
     assert unforeseen(gateway) == before
 
 

@@ -1,0 +1,27 @@
+"""Errors whose frames have been forgotten.
+
+The traceback of an error refers to the frames through which the error was raised, and so to all their local variables,
+such as the message of a client. If a local variable refers to the error in turn, for example because it is the task
+that failed, only Python's garbage collector frees the message. The collector counts objects, not bytes, so a few calls
+with large messages can fill the memory before it runs.
+
+gRPC makes such a cycle of every call that ends with an error.
+"""
+
+
+def forget_frames(error: BaseException) -> None:
+    """Remove the tracebacks of an error, and of all errors that it refers to.
+
+    Call it where an error has been reported, so that nobody needs its traceback any more.
+    """
+    found: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while found:
+        each = found.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        each.__traceback__ = None
+        found += (each.__cause__, each.__context__)
+        if isinstance(each, BaseExceptionGroup):
+            found += each.exceptions

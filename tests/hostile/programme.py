@@ -2,7 +2,8 @@
 
 Claims:
 
-1. The 99th percentile of the workers' latency is at most three times as long as without attackers, in the same run.
+1. The 99th percentile of the workers' latency is at most three times as long as without attackers, in the same run. If
+   the machine is too slow even for clients that use Spark directly, it is at most three times as long as theirs.
 2. The gateway's memory stays below a limit.
 3. No worker gets a wrong answer or an error, so no session and no table is lost.
 4. The lease never lapses, and the gateway answers its probes.
@@ -56,6 +57,8 @@ class Plan:
         hostile_seconds: How long the attackers attack. On a slow machine, they attack until each attack has completed
             a step, a worker has completed a statement, and an attack has reached a limit.
         workers: The number of working clients, a multiple of four.
+        direct_workers: The number of clients that use Spark directly, a multiple of four. Nothing protects them, but
+            the attackers do not reach them either. They show how much slower the machine is with attackers.
         pause_seconds: The pause of a worker between two statements. With two processors for clients, attackers, Spark
             and the gateway, 16 workers with pauses of one second leave no processor time for an attack.
         attacks: The names of the attacks.
@@ -66,6 +69,7 @@ class Plan:
     hostile_seconds: float
     warm_up_seconds: float = 0.0
     workers: int = 16
+    direct_workers: int = 4
     pause_seconds: float = 2.0
     attacks: Sequence[str] = tuple(ATTACKS)
     one_by_one: bool = False
@@ -78,6 +82,8 @@ class Result:
     Attributes:
         quiet: The latencies without attackers, in seconds.
         hostile: The latencies with attackers, in seconds.
+        direct_quiet: The latencies of clients that use Spark directly, without attackers.
+        direct_hostile: The same with attackers.
         errors: The errors of the workers.
         memory_bytes: The largest memory of the gateway.
         failed_probes: How often a probe failed.
@@ -93,6 +99,8 @@ class Result:
 
     quiet: list[float] = field(default_factory=list)
     hostile: list[float] = field(default_factory=list)
+    direct_quiet: list[float] = field(default_factory=list)
+    direct_hostile: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     memory_bytes: int = 0
     failed_probes: int = 0
@@ -107,10 +115,11 @@ class Result:
 
     def problems(self) -> list[str]:
         """Return the claims that do not hold."""
-        quiet, hostile = percentile(self.quiet), percentile(self.hostile)
-        if hostile > MAX_SLOWDOWN * max(quiet, _MIN_QUIET_SECONDS):
-            return [*self.harm(), f"The p99 of the workers rose from {quiet:.3f} s to {hostile:.3f} s."]
-        return self.harm()
+        quiet, hostile, direct = map(percentile, (self.quiet, self.hostile, self.direct_hostile))
+        if hostile <= MAX_SLOWDOWN * max(quiet, direct, _MIN_QUIET_SECONDS):
+            return self.harm()
+        rise = f"The p99 of the workers rose from {quiet:.3f} s to {hostile:.3f} s"
+        return [*self.harm(), f"{rise}, and that of direct clients only to {direct:.3f} s."]
 
     def harm(self) -> list[str]:
         """Return the claims that do not hold, without claim 1, which needs a machine without other work."""
@@ -127,10 +136,10 @@ class Result:
         limits = ", ".join(f"{name} {count:g}" for name, count in self.limits.items() if count) or "none"
         return "\n".join(
             [
-                f"quiet:   {len(self.quiet)} statements, p50 {percentile(self.quiet, 0.5):.3f} s, "
-                f"p99 {percentile(self.quiet):.3f} s",
-                f"hostile: {len(self.hostile)} statements, p50 {percentile(self.hostile, 0.5):.3f} s, "
-                f"p99 {percentile(self.hostile):.3f} s",
+                _latencies_text("quiet", self.quiet),
+                _latencies_text("hostile", self.hostile),
+                _latencies_text("direct", self.direct_quiet),
+                _latencies_text("direct, with attackers", self.direct_hostile),
                 f"memory:  at most {self.memory_bytes / 2**20:.0f} MiB",
                 f"limits:  {limits}",
                 f"door:    p50 {percentile(self.quiet_checks, 0.5):.3f} s, p99 {percentile(self.quiet_checks):.3f} s; "
@@ -145,6 +154,10 @@ class Result:
 
 def percentile(values: Sequence[float], share: float = 0.99) -> float:
     return sorted(values)[min(int(len(values) * share), len(values) - 1)] if values else 0.0
+
+
+def _latencies_text(name: str, seconds: Sequence[float]) -> str:
+    return f"{name}: {len(seconds)} statements, p50 {percentile(seconds, 0.5):.3f} s, p99 {percentile(seconds):.3f} s"
 
 
 def _cores_text(cores: Mapping[str, float]) -> str:
@@ -227,11 +240,13 @@ class Gateway:
         directory: A directory for its files.
 
     Attributes:
+        backend: The address of Spark.
         workers_token: The token of the workers.
         attackers_token: The token of the attackers, which is valid too.
     """
 
     def __init__(self, backend: str, directory: Path) -> None:
+        self.backend = backend
         self.log = directory / "lodge.log"
         self._metrics_port = free_port()
         root, files = directory / "tmp", directory / "files"
@@ -320,17 +335,19 @@ class Workers:
 
     Args:
         address: The address for PySpark.
-        plan: The plan of the run.
+        count: The number of clients, a multiple of four.
+        pause_seconds: The pause of a client between two statements.
+        table: What each client creates: ``table`` or ``view``.
     """
 
-    def __init__(self, address: str, plan: Plan) -> None:
+    def __init__(self, address: str, count: int, pause_seconds: float, table: str = "table") -> None:
         self.statements: list[tuple[float, float]] = []
         self.errors: list[str] = []
         self._ready = 0
-        self._wanted = plan.workers
+        self._wanted = count
         self.processes = []
-        for _ in range(plan.workers // _WORKERS_PER_PROCESS):
-            process = _start("tests.hostile.workers", address, str(_WORKERS_PER_PROCESS), str(plan.pause_seconds))
+        for _ in range(count // _WORKERS_PER_PROCESS):
+            process = _start("tests.hostile.workers", address, str(_WORKERS_PER_PROCESS), str(pause_seconds), table)
             self.processes.append(process)
             threading.Thread(target=self._read, args=[process], daemon=True).start()
 
@@ -409,10 +426,14 @@ def play(gateway: Gateway, plan: Plan) -> Result:
     """
     result = Result()
     address = f"sc://{gateway.target}/;authorization=Bearer%20{gateway.workers_token}"
-    with Workers(address, plan) as working, Door(gateway.target, gateway.workers_token) as door:
+    with (
+        Workers(address, plan.workers, plan.pause_seconds) as working,
+        Workers(gateway.backend, plan.direct_workers, plan.pause_seconds, "view") as directly,
+        Door(gateway.target, gateway.workers_token) as door,
+    ):
         time.sleep(plan.warm_up_seconds)
         begin = time.monotonic()
-        usual_groups = {"gateway": [gateway.process], "workers": working.processes}
+        usual_groups = {"gateway": [gateway.process], "workers": [*working.processes, *directly.processes]}
         meter = ProcessorMeter(usual_groups)
         time.sleep(plan.quiet_seconds)
         middle = time.monotonic()
@@ -444,7 +465,8 @@ def play(gateway: Gateway, plan: Plan) -> Result:
         end = time.monotonic()
         result.quiet, result.hostile = working.between(begin, middle), working.between(middle, end)
         result.quiet_checks, result.hostile_checks = door.between(begin, middle), door.between(middle, end)
-        result.errors = list(working.errors)
+        result.direct_quiet, result.direct_hostile = directly.between(begin, middle), directly.between(middle, end)
+        result.errors = [*working.errors, *directly.errors]
         result.lapses = sum(gateway.metrics(_LAPSED_METRIC).values())
         result.limits = gateway.metrics(_LIMITS_METRIC)
         result.bad_events = gateway.events(_LAPSES)

@@ -12,7 +12,7 @@ from tests.hostile.programme import Attackers, Gateway, Plan, Result, play
 @pytest.mark.timeout(900)
 def test_hostile_clients_do_not_harm_working_ones(spark_server: str, tmp_path: Path) -> None:
     with Gateway(spark_server, tmp_path) as gateway:
-        result = play(gateway, Plan(quiet_seconds=0, hostile_seconds=10, workers=4))
+        result = play(gateway, Plan(quiet_seconds=0, hostile_seconds=10, workers=4, direct_workers=0))
     print(result.summary())
     assert result.harm() == []
     assert result.hostile, "no worker completed a statement"
@@ -45,3 +45,5 @@ def test_run_with_harm_is_reported() -> None:
     assert len(result.problems()) == 6
     assert len(result.harm()) == 5
     assert Result(quiet=[0.1] * 100, hostile=[0.29] * 100).problems() == []
+    assert Result(quiet=[0.1] * 100, hostile=[0.5] * 100, direct_hostile=[0.2] * 100).problems() == []
+    assert Result(quiet=[0.1] * 100, hostile=[0.7] * 100, direct_hostile=[0.2] * 100).problems() != []

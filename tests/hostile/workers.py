@@ -1,7 +1,8 @@
-"""Working clients, each with a session of its own: ``python -m tests.hostile.workers ADDRESS COUNT SECONDS``.
+"""Working clients, each with a session of its own: ``python -m tests.hostile.workers ADDRESS COUNT SECONDS TABLE``.
 
-Each client creates a temporary table, and then executes statements about it with pauses. It writes a line of JSON to
-standard output for each statement, with its end, its duration, and its error if the answer was not the right one.
+Each client creates a temporary table, or a view if ``TABLE`` is ``view``, because Spark itself has no temporary tables.
+Then it executes statements about it with pauses. It writes a line of JSON to standard output for each statement, with
+its end, its duration, and its error if the answer was not the right one.
 """
 
 import json
@@ -36,9 +37,9 @@ def _measure(action: Callable[[], object], expected: object) -> None:
     _report(ended=ended, seconds=ended - begun, error=error)
 
 
-def work(address: str, number: int, pause_seconds: float) -> None:
+def work(address: str, number: int, pause_seconds: float, table: str) -> None:
     spark = SparkSession.builder.remote(address).create()
-    spark.sql(f"create temporary table kept as select id from range({_ROWS})").collect()
+    spark.sql(f"create temporary {table} kept as select id from range({_ROWS})").collect()
     _report(ready=number)
     statements: list[tuple[Callable[[], object], object]] = [
         (lambda: spark.sql("select 1 one").collect()[0].one, 1),
@@ -54,10 +55,11 @@ def work(address: str, number: int, pause_seconds: float) -> None:
 
 
 def main() -> None:
-    address, count, pause_seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    address, count, pause_seconds, table = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
     warnings.simplefilter("ignore")
     threads = [
-        threading.Thread(target=work, args=(address, number, pause_seconds), daemon=True) for number in range(count)
+        threading.Thread(target=work, args=(address, number, pause_seconds, table), daemon=True)
+        for number in range(count)
     ]
     for thread in threads:
         thread.start()

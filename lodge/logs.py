@@ -64,13 +64,14 @@ def set_up_logs(level: str) -> LogOutput:
     ]
     rendering: list[Processor] = [structlog.processors.format_exc_info, without_secrets, _renderer(sys.stderr.isatty())]
     number = logging.getLevelNamesMapping()[level.upper()]
+    limits = EventLimits(_log_omitted)
     structlog.configure(
-        processors=[*shared, EventLimits(_log_omitted), *rendering],
+        processors=[*shared, limits, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=lambda *_: structlog.WriteLogger(cast("TextIO", output)),
         cache_logger_on_first_use=True,
     )
-    _configure_standard_library(output, number, shared, rendering)
+    _configure_standard_library(output, number, limits, shared, rendering)
     return output
 
 
@@ -98,9 +99,10 @@ def _log_omitted(origin: Origin, count: int) -> None:
 
 
 def _configure_standard_library(
-    output: LogOutput, number: int, shared: list[Processor], rendering: list[Processor]
+    output: LogOutput, number: int, limits: EventLimits, shared: list[Processor], rendering: list[Processor]
 ) -> None:
     handler = logging.StreamHandler(output)
+    handler.addFilter(lambda record: _is_within(limits, record))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
@@ -109,6 +111,16 @@ def _configure_standard_library(
     )
     logging.basicConfig(level=number, handlers=[handler], force=True)
     logging.captureWarnings(True)
+
+
+def _is_within(limits: EventLimits, record: logging.LogRecord) -> bool:
+    """Return whether a record of the standard library is within the limits of its principal."""
+    principal = structlog.contextvars.get_contextvars().get("principal")
+    try:
+        limits(None, "", {"event": record.msg, "principal": principal})
+    except structlog.DropEvent:
+        return False
+    return True
 
 
 def _field(name: object, value: object) -> object:

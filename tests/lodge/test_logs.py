@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from collections import Counter
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -98,3 +99,22 @@ def test_other_fields_stay_unmasked() -> None:
 def test_guarantee_2_tokens_of_clients_are_masked_in_any_text(secret: str) -> None:
     event = {"reason": f'the server said {{"token":"{secret}"}}', "items": [f"x {secret} y"]}
     assert without_secrets(None, "info", event) == {"reason": 'the server said {"token":"***"}', "items": ["x *** y"]}
+
+
+def test_guarantee_4_records_of_libraries_are_limited_for_each_principal() -> None:
+    program = """
+import logging, structlog
+from lodge.logs import set_up_logs
+set_up_logs("info")
+logger = logging.getLogger("grpc")
+for number in range(150):
+    logger.error("nobody caused call %d", number)
+structlog.contextvars.bind_contextvars(principal="mallory")
+for number in range(150):
+    logger.error("failed call %d", number)
+structlog.contextvars.bind_contextvars(principal="ada")
+logger.error("failed call %d", 1)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    found = Counter(json.loads(line).get("principal") for line in done.stderr.splitlines())
+    assert found == {None: 150, "mallory": 100, "ada": 1}

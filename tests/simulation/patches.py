@@ -16,11 +16,15 @@ from unittest import mock
 import structlog
 import tenacity.wait
 
+import gateway.backend_session
 import gateway.server
+from gateway.tables.statement_context import Execution
+from gateway.tables.undo import Undo
 from tests.simulation import threads
 from tests.simulation.gateways import ModelListener
 from tests.simulation.invariants import InvariantChecker
 from tests.simulation.schedule import Schedule
+from workspace.records import PendingChange, TemporaryTable
 
 _THREADED_MODULES = (
     "gateway.sessions.lease_thread",
@@ -77,7 +81,9 @@ def install_model(schedule: Schedule, checker: InvariantChecker, replacements: R
         )
         stack.enter_context(mock.patch.object(gateway.server, "Backends", replacements.backends))
         stack.enter_context(mock.patch.object(gateway.server, "Adopter", replacements.adopter))
-        stack.enter_context(mock.patch.object(tenacity.wait, "random", _TenacityRandom(rng)))
+        for user in (tenacity.wait, gateway.backend_session):
+            stack.enter_context(mock.patch.object(user, "random", _Random(rng)))
+        stack.enter_context(mock.patch.object(Undo, "undo", _noted(Undo.undo, checker)))
         structlog.configure(
             processors=[_forward_to(checker)],
             wrapper_class=structlog.make_filtering_bound_logger(20),
@@ -101,8 +107,16 @@ def _close_generator(generator: Any) -> None:
         loop.call_soon(lambda: loop.create_task(generator.aclose()))
 
 
-class _TenacityRandom:
-    """The part of :mod:`random` that tenacity uses."""
+def _noted(undo: Callable[..., Any], checker: InvariantChecker) -> Callable[..., Any]:
+    def noted(self: Undo, execution: Execution, table: TemporaryTable, change: PendingChange) -> Any:
+        checker.on_undo(change.operation_id)
+        return undo(self, execution, table, change)
+
+    return noted
+
+
+class _Random:
+    """The part of :mod:`random` that pauses use."""
 
     def __init__(self, rng: random.Random) -> None:
         self.uniform = rng.uniform

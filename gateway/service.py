@@ -209,7 +209,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 await admitted.claim(request.key.principal)
                 session = self._sessions.find(request.key) or await self._session(request)
                 backend = self._sessions.route(request.key) if session is None else session.backend
-                progress.backend = backend
+                progress.session, progress.backend = session, backend
                 call = _Call(request, admitted, session, backend, progress)
                 with nullcontext() if session is None else session.track_request():
                     response = await self._process(call, handler)
@@ -279,9 +279,9 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     async def _fail(self, error: GatewayError | aio.AioRpcError, context: Context, call: "_Progress") -> None:
         """End the client's call with the status of an error."""
         condition = session_gone_condition(error)
-        if call.key is not None and condition:
+        if call.session is not None and condition:
             try:
-                await self._forget(call.key, condition)
+                await self._forget(call.session, condition)
             except (GatewayError, RecordError) as failure:  # the reaper ends the session later
                 log.warning("session_not_ended", reason=str(failure))
         try:
@@ -302,17 +302,18 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         failed = FailedCall(call.key, call.backend, request_metadata(context), call.client_type)
         return await self._failures.status(failure, failed)
 
-    async def _forget(self, key: SessionKey, condition: str) -> None:
+    async def _forget(self, session: Session, condition: str) -> None:
         """End a session that has ended at the backend, unless a call of the client is releasing it.
 
-        If the backend does not know the session, the session may be about to start through another replica. The other
-        replica then keeps the session.
+        By now, the client may have started another session with the same id. The other session continues. If the
+        backend does not know the session, the session may be about to start through another replica. The other replica
+        then keeps the session.
         """
-        session = self._sessions.find(key)
-        if session is not None and not session.is_being_released:
-            await self._operations.end_session(key)
+        known = self._sessions.find(session.key)
+        if known is not None and known.uuid == session.uuid and not known.is_being_released:
+            await self._operations.end_session(known.key)
             only_if_last = condition == "INVALID_HANDLE.SESSION_NOT_FOUND"
-            await self._sessions.end(session, reason="closed at the backend", only_if_last=only_if_last)
+            await self._sessions.end(known, reason="closed at the backend", only_if_last=only_if_last)
 
     async def _pass_unary(self, call: "_Call") -> bytes:
         return await forward_unary(call.backend, call.method, call.request.data, call.context)
@@ -604,7 +605,8 @@ class _Progress:
             user agent of the call.
         identity: The authenticated client. None until the client has been authenticated, or if no method is configured.
         caller: The client, for audit events. None until the head of the request has been read.
-        key: The session. None until the head of the request has been read.
+        key: The session that the client names. None until the head of the request has been read.
+        session: The session. None until it has been found, and for calls that need none.
         backend: The backend. None until the session has been found.
         is_observed: Whether the audit log will contain the outcome of the statement.
     """
@@ -613,6 +615,7 @@ class _Progress:
     identity: Identity | None = None
     caller: Caller | None = None
     key: SessionKey | None = None
+    session: Session | None = None
     backend: Backend | None = None
     is_observed: bool = False
 

@@ -10,10 +10,19 @@ import grpc
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2, types_pb2
 
+from tests.gateway.spark_errors import error_metadata
 from tests.identity.background_server import BackgroundServer
 
 Answers = Callable[[bytes], AsyncIterator[bytes]]
 """The answers to a request."""
+
+
+class SparkRefusal(Exception):  # noqa: N818 - an answer, which is no error of the test
+    """Raised by answers that end a call with an error of Spark."""
+
+    def __init__(self, condition: str) -> None:
+        super().__init__(condition)
+        self.condition = condition
 
 
 class HostileBackend(BackgroundServer):
@@ -46,8 +55,12 @@ class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no type
 
         async def handle(requests: Any, context: Any) -> None:
             messages = [message async for message in requests]
-            async for answer in self._backend.answers.get(name, _HONEST[name])(messages[0]):
-                await context.write(answer)
+            try:
+                async for answer in self._backend.answers.get(name, _HONEST[name])(messages[0]):
+                    await context.write(answer)
+            except SparkRefusal as refusal:
+                code, condition = grpc.StatusCode.INTERNAL, refusal.condition
+                await context.abort(code, f"[{condition}]", error_metadata(condition, code))
 
         return grpc.stream_stream_rpc_method_handler(handle)
 

@@ -1,0 +1,80 @@
+"""Sessions of a client that uses the id of an ended session again."""
+
+import asyncio
+import threading
+import uuid
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
+
+from gateway.error_status import condition_of
+from tests.gateway.hostile_backend import HostileBackend, SparkRefusal
+
+SECONDS = 60
+CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
+USER = base_pb2.UserContext(user_id="ada")
+
+
+async def refuse(_: bytes) -> AsyncIterator[bytes]:
+    raise SparkRefusal(CLOSED)
+    yield b""
+
+
+def configure(stub, session_id):
+    """Send a call that the gateway only forwards. Return the condition of its error; empty without an error."""
+    request = base_pb2.ConfigRequest(session_id=session_id, user_context=USER)
+    request.operation.get_all.SetInParent()
+    return end(lambda: stub.Config(request, timeout=SECONDS))
+
+
+def execute(stub, session_id):
+    request = base_pb2.ExecutePlanRequest(session_id=session_id, user_context=USER, operation_id=str(uuid.uuid4()))
+    request.plan.root.range.end = 1
+    return end(lambda: list(stub.ExecutePlan(request, timeout=SECONDS)))
+
+
+def analyze(stub, session_id):
+    request = base_pb2.AnalyzePlanRequest(session_id=session_id, user_context=USER)
+    request.schema.plan.root.range.end = 1
+    return end(lambda: stub.AnalyzePlan(request, timeout=SECONDS))
+
+
+def end(call):
+    try:
+        call()
+    except grpc.RpcError as error:
+        return condition_of(error)
+    return ""
+
+
+@pytest.mark.parametrize(("method", "call"), [("ExecutePlan", execute), ("AnalyzePlan", analyze)])
+def test_late_error_leaves_the_next_session(start_lodge, method, call):
+    """The backend ends a session during a call. The call fails after the client has started the next session."""
+    session_id, has_begun, may_end = str(uuid.uuid4()), threading.Event(), threading.Event()
+
+    async def refuse_late(_: bytes) -> AsyncIterator[bytes]:
+        has_begun.set()
+        await asyncio.to_thread(may_end.wait, SECONDS)
+        raise SparkRefusal(CLOSED)
+        yield b""
+
+    with HostileBackend() as backend, ThreadPoolExecutor() as threads:
+        gateway = start_lodge(backend=backend.address)
+        with grpc.insecure_channel(gateway.target) as channel:
+            stub = base_pb2_grpc.SparkConnectServiceStub(channel)
+            assert configure(stub, session_id) == ""
+            backend.answers = {method: refuse_late}
+            late = threads.submit(call, stub, session_id)
+            assert has_begun.wait(SECONDS)
+            backend.answers["Config"] = refuse
+            assert configure(stub, session_id) == CLOSED
+            del backend.answers["Config"]
+            assert configure(stub, session_id) == ""
+            may_end.set()
+            assert late.result(SECONDS) == CLOSED
+            assert configure(stub, session_id) == ""
+    log = gateway.log()
+    assert [log.count(f'"event": "{name}"') for name in ("session_started", "session_ended")] == [2, 1]

@@ -172,7 +172,6 @@ class RecordUpdates:
             GatewayError: If the lease has lapsed.
             RecordConflictError: If other processes changed the record during every attempt.
         """
-        self._lease.require_valid()
         try:
             ended = await self._storage.run_end(self._end, session, known, only_if_last=only_if_last)
         except OSError as error:
@@ -230,8 +229,10 @@ class RecordUpdates:
         """End or leave a session whose record has not changed since it was read.
 
         Raises:
+            GatewayError: If the lease has lapsed.
             RecordConflictError: If the record has changed.
         """
+        self._lease.require_valid()  # after the wait for a thread, in which the lease may have lapsed
         records = self._storage.records
         if stored.record.session_uuid != session.uuid:
             return None

@@ -29,6 +29,7 @@ from workspace.files.session_records import FileSessionRecords
 from workspace.identifiers import ClientSessionId, Principal, ReplicaId, SessionUuid
 from workspace.record_changes import add_holder, mark_ending, remove_holders, update_record
 from workspace.record_store import RecordConflictError, RecordsUnavailableError
+from workspace.records import Phase
 from workspace.session_end import end_session
 
 LEASE_SECONDS = 600.0
@@ -223,6 +224,22 @@ async def test_lapse_during_a_renewal_is_noticed(replica: Replica, monkeypatch: 
     update_record(replica.records, session.record_name, lambda record: remove_holders(record, {OWN}))
     monkeypatch.setattr(FileLeases, "renew", renew)
     await renew_until(replica, lambda: replica.holders() == [{OWN}], "the session is joined again")
+
+
+async def test_session_is_not_ended_after_a_lapse(replica: Replica, monkeypatch: Any) -> None:
+    session = await replica.sessions.open(new_key())
+    read = replica.records.read
+
+    def read_slowly(name: Any) -> Any:
+        found = read(name)
+        replica.lapse()
+        return found
+
+    monkeypatch.setattr(replica.records, "read", read_slowly)
+    with pytest.raises(GatewayError, match="LODGE_LEASE_LOST"):
+        await replica.sessions.end(session, reason="closed at the backend")
+    [stored] = replica.records.list()
+    assert (stored.record.phase, stored.record.holders) == (Phase.ACTIVE, {OWN})
 
 
 async def test_guarantee_6_opening_waits_until_the_session_is_left(replica: Replica) -> None:

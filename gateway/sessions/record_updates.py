@@ -172,6 +172,7 @@ class RecordUpdates:
             GatewayError: If the lease has lapsed.
             RecordConflictError: If other processes changed the record during every attempt.
         """
+        self._lease.require_valid()
         try:
             ended = await self._storage.run_end(self._end, session, known, only_if_last=only_if_last)
         except OSError as error:

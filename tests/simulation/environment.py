@@ -106,7 +106,7 @@ class Environment:
         gateway = self._pick_gateway()
         if gateway is not None:
             self._observer.trace(f"{gateway.process} receives SIGTERM")
-            self._checker.on_stop_request(gateway)
+            self._checker.count("gateway_stop_requested")
             self._schedule.at(
                 self._schedule.now,
                 lambda: gateway.stop(self._random.choice(self._parameters.stop_seconds)),

@@ -29,7 +29,6 @@ from tests.simulation.records import ModelLeases, ModelSessionRecords
 from tests.simulation.schedule import Action, Process
 from workspace.identifiers import ReplicaId, SessionUuid
 from workspace.leases import UNRESPONSIVE_LEASES
-from workspace.records import SessionRecord
 
 
 @dataclass(slots=True)
@@ -325,11 +324,10 @@ class GatewayProcess:
         """Whether the gateway stops, and hands over its statements."""
         return self.gateway is not None and self.gateway._drain.is_handing_over
 
-    def has_interrupted(self, record: SessionRecord, operation_id: str) -> bool:
+    def has_interrupted(self, operation_id: str) -> bool:
         """Return whether the gateway interrupted the operation of a statement, but has not abandoned it."""
-        key = SessionKey(record.principal, record.client_session_id)
-        operation = None if self.gateway is None else self.gateway._operations.find(key, operation_id)
-        return operation is not None and operation._interrupted
+        operations = () if self.gateway is None else self.gateway._operations._by_key.values()
+        return any(operation.id == operation_id and operation._interrupted for operation in operations)
 
     def sessions(self) -> dict[SessionKey, Session]:
         """Return the sessions that the gateway believes to serve."""

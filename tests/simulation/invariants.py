@@ -179,8 +179,7 @@ class InvariantChecker:
         self._operation_of: dict[TableUuid, str] = {}
         self._part_of: dict[str, TableUuid] = {}
         self._interrupted: set[str] = set()
-        self._undo_began: dict[str, float] = {}
-        self._stop_requested: dict[Process, float] = {}
+        self._failed: set[tuple[Process | None, str]] = set()
         self._answered: set[str] = set()
         self._refused: dict[str, str] = {}
         self._running_drops: Counter[tuple[RecordName, str]] = Counter()
@@ -252,12 +251,10 @@ class InvariantChecker:
 
     def on_undo(self, operation_id: str) -> None:
         """Note that a gateway is about to undo a statement."""
-        self._undo_began.setdefault(operation_id, self._schedule.now)
-
-    def on_stop_request(self, gateway: GatewayProcess) -> None:
-        """Note that a gateway is about to stop."""
-        self.count("gateway_stop_requested")
-        self._stop_requested[gateway.process] = self._schedule.now
+        process = self._schedule.process
+        gateway = next((each for each in self._gateways() if each.process is process), None)
+        if gateway is not None and not gateway.has_interrupted(operation_id):
+            self._failed.add((process, operation_id))
 
     def on_statement_refused(self, statement: "Statement", condition: str) -> None:
         """Note that a client received an error, which says that its statement took no effect."""
@@ -278,16 +275,14 @@ class InvariantChecker:
         is_ending = after.phase is Phase.ENDING or self._sessions[before.session_uuid].end_requested_by
         if before.session_uuid != after.session_uuid or is_ending:
             return
-        now = self._schedule.now
         remaining = _unpublished(after).keys() | after.directories
         for directory, operation_id in _unpublished(before).items():
             is_undone = directory not in remaining and find_answer(after, operation_id) is None
-            had_failed = self._undo_began.get(operation_id, now) < self._stop_requested.get(gateway.process, now)
             if (
                 is_undone
-                and not had_failed
+                and (gateway.process, operation_id) not in self._failed
                 and operation_id not in self._interrupted
-                and gateway.has_interrupted(before, operation_id)
+                and gateway.has_interrupted(operation_id)
                 and self._writes_continue(before.principal, before.client_session_id, directory)
             ):
                 text = f"{gateway.process} undoes the write of {directory} in {before.session_uuid} although it stops"

@@ -429,7 +429,7 @@ class BackendSession:
                 await self._stop(following)
             raise
         finally:
-            error = None  # an error and a frame that refer to each other would keep the plan in memory
+            error = following.reset = None  # an error and a frame that refer to each other would keep the plan
         return following.result()
 
     async def _read_streams(self, following: "_Following", on_progress: OnProgress | None) -> BackendError | None:
@@ -466,7 +466,7 @@ class BackendSession:
                 if following.is_complete:
                     return None
         except BackendError as error:
-            if not _is_reset(error):
+            if not _is_reset(error.error):
                 following.choose_next(condition_of(error.error), self._server_side_session_id)
                 return error
             log.warning(
@@ -489,7 +489,7 @@ class BackendSession:
         """Raise the error of an execution. Stop the operation first if it may still run."""
         reset = following.reset
         try:
-            if reset is None or not (_is_reset(error) or condition_of(error.error).startswith(_HANDLE_LOST)):
+            if reset is None or not (_is_reset(error.error) or condition_of(error.error).startswith(_HANDLE_LOST)):
                 raise error
             await self._stop(following)
             raise reset
@@ -575,11 +575,9 @@ class BackendSession:
             try:
                 response = await start()
             except aio.AioRpcError as error:
-                failure = BackendError(error, self._backend.address)
                 give_up_at = give_up_at or time.monotonic() + REPEAT_SECONDS
-                if not _is_reset(failure) or time.monotonic() > give_up_at:
-                    raise failure from error
-                del failure
+                if not _is_reset(error) or time.monotonic() > give_up_at:
+                    raise BackendError(error, self._backend.address) from error
             else:
                 return require_answer(response, self._backend)
             await asyncio.sleep(_REPEAT_PAUSE_SECONDS)
@@ -672,7 +670,9 @@ class _Following:
     def may_continue(self, error: BackendError) -> bool:
         """Return whether another call can continue the operation after an error."""
         in_doubt = self.plan is not None and self.reset is not None
-        return _is_reset(error) or (in_doubt and condition_of(error.error) in (OPERATION_NOT_FOUND, _KNOWN_OPERATION))
+        return _is_reset(error.error) or (
+            in_doubt and condition_of(error.error) in (OPERATION_NOT_FOUND, _KNOWN_OPERATION)
+        )
 
     def take(self, response: base_pb2.ExecutePlanResponse) -> bool:
         """Record a response.
@@ -705,9 +705,9 @@ class _Following:
         return ExecutionResult(self._observed, self._server_side_session_id, self._answer)
 
 
-def _is_reset(error: BackendError) -> bool:
+def _is_reset(error: aio.AioRpcError) -> bool:
     """Return whether an operation may still run after an error of its stream."""
-    return error.error.code() is grpc.StatusCode.UNAVAILABLE or condition_of(error.error) == _DISCONNECTED
+    return error.code() is grpc.StatusCode.UNAVAILABLE or condition_of(error) == _DISCONNECTED
 
 
 def _refuse_user_defined(data_type: types_pb2.DataType) -> None:

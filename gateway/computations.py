@@ -129,16 +129,17 @@ class ComputationPool:
             while not (await asyncio.wait([running], timeout=_CHECK_SECONDS))[0]:
                 if computation.processor_seconds() >= self._processor_seconds:
                     computation.stop()
+            return running.result()
         except asyncio.CancelledError:
             computation.stop()
             running.cancel()
             running.add_done_callback(retrieve_error)
             await asyncio.wait([running])  # its memory is in use until then
             raise
-        try:
-            return running.result()
         except _StoppedError:
             raise _too_complex(self._processor_seconds) from None
+        finally:
+            del running  # its error refers to this frame; the two would keep the arguments in memory
 
     async def close(self) -> None:
         """Wait for running computations for a limited time, and stop all threads."""

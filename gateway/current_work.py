@@ -142,6 +142,7 @@ class CurrentWork:
                 return result
             finally:
                 cells[_LOOP_CELL] = before
+                received = None  # an error refers to this frame; the two would keep each other in memory
             try:
                 received = yield awaited
                 resume = work.send

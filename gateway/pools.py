@@ -111,6 +111,8 @@ class Pool:
             await asyncio.wait([running])
             retrieve_error(running)
             raise
+        finally:
+            del running  # its error refers to this frame; the two would keep the arguments in memory
 
     async def run_or_abandon(
         self, function: Callable[_Parameters, _Result], /, *args: _Parameters.args, **kwargs: _Parameters.kwargs
@@ -128,10 +130,12 @@ class Pool:
         if self._timeout_seconds is not None:
             timer = asyncio.get_running_loop().call_later(self._timeout_seconds, self._abandon, principal, running)
             running.add_done_callback(lambda _: timer.cancel())
-        done, _ = await asyncio.wait([running], timeout=self._timeout_seconds)
-        if not done:
-            raise self._refusal()
-        return running.result()
+        try:
+            if not (await asyncio.wait([running], timeout=self._timeout_seconds))[0]:
+                raise self._refusal()
+            return running.result()
+        finally:
+            del running  # as in run
 
     async def close(self) -> None:
         """Wait for running calls for a limited time, and stop all threads."""

@@ -18,6 +18,7 @@ This module converts every error to a gRPC status. It contains one of the top-le
 Source: [architecture "Gateway"], [spark-connect-proto base.proto].
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -187,7 +188,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         async def handle(_: object, context: Context) -> Any:
             try:
                 return await self._answer(name, handler, context)
-            except BaseException as error:
+            except (aio.AbortError, asyncio.CancelledError) as error:
                 forget_frames(error)  # gRPC keeps the error together with the call
                 raise
 
@@ -459,6 +460,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                     call.backend, request, request.data, call.context, observe=count, drain=self._drain
                 )
             return
+        call.progress.session = None  # the operation can be of an earlier session with the same id
         last_response_id = "" if is_of_discovery(message.last_response_id) else message.last_response_id
         await self._send(operation, last_response_id, call.context)
 
@@ -527,12 +529,13 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         return answer.SerializeToString()
 
     async def _release_session(self, call: "_Call") -> bytes:
-        await self._operations.end_session(call.key)
         session = call.session
         if session is None:
+            await self._operations.end_session(call.key)
             return await self._pass_unary(call)
         session.is_being_released = True
         try:
+            await self._operations.end_session(call.key)
             response = await self._pass_unary(call)
             await self._sessions.end(session, reason="released by the client")
         finally:
@@ -556,6 +559,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 return response
             key = SessionKey(call.key.principal, ClientSessionId(clone))
             session = await self._sessions.open_clone(key, parent)
+        call.progress.session = None  # from now on, an error can say that the clone has ended
         try:
             message = call.request.decode(base_pb2.CloneSessionRequest)
             await self._statements.copy_to_clone(before, parent, session, message, call.metadata)

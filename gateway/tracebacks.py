@@ -10,7 +10,7 @@ gRPC makes such a cycle of every call that ends with an error.
 
 
 def forget_frames(error: BaseException) -> None:
-    """Remove the tracebacks of an error, and of all errors that it refers to.
+    """Remove the tracebacks of an error and of all errors from which it arose, and the references to those errors.
 
     Call it where an error has been reported, so that nobody needs its traceback any more.
     """
@@ -25,3 +25,4 @@ def forget_frames(error: BaseException) -> None:
         found += (each.__cause__, each.__context__)
         if isinstance(each, BaseExceptionGroup):
             found += each.exceptions
+    error.__cause__ = error.__context__ = None

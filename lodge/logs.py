@@ -114,10 +114,13 @@ def _configure_standard_library(
 
 
 def _is_within(limits: EventLimits, record: logging.LogRecord) -> bool:
-    """Return whether a record of the standard library is within the limits of its principal."""
+    """Return whether a record of the standard library is within the limits of its principal.
+
+    All records of a logger share a limit, because their texts can contain names that a client chose.
+    """
     principal = structlog.contextvars.get_contextvars().get("principal")
     try:
-        limits(None, "", {"event": record.msg, "principal": principal})
+        limits(None, "", {"event": record.name, "principal": principal})
     except structlog.DropEvent:
         return False
     return True

@@ -12,9 +12,10 @@ Source: [architecture "Session records, leases and the reaper"].
 """
 
 import uuid
-from collections.abc import Set
+from collections.abc import Callable, Set
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 
 import structlog
 
@@ -33,6 +34,9 @@ from workspace.session_end import EndedSession, end_session, log_session_end
 
 IDLE = "idle"
 """The reason for the end of a session that has reached the idle timeout."""
+
+_End = Callable[[StoredRecord], EndedSession | None]
+"""Ends or leaves a session whose record was read."""
 
 log = structlog.get_logger(__name__)
 
@@ -173,8 +177,9 @@ class RecordUpdates:
             RecordConflictError: If other processes changed the record during every attempt.
         """
         self._lease.require_valid()
+        end = partial(self._end_at, session, self._lease.epoch, only_if_last=only_if_last)
         try:
-            ended = await self._storage.run_end(self._end, session, known, only_if_last=only_if_last)
+            ended = await self._storage.run_end(self._end, session, known, end)
         except OSError as error:
             log.error("session_end_left_to_reaper", reason=str(error))
             return False
@@ -212,28 +217,30 @@ class RecordUpdates:
             self._storage.records, name, lambda stored: add_holder(stored, self._replica), must_write=True
         ).record
 
-    def _end(self, session: Session, known: StoredRecord | None, *, only_if_last: bool) -> EndedSession | None:
+    def _end(self, session: Session, known: StoredRecord | None, end: _End) -> EndedSession | None:
         if known is not None:
             with suppress(RecordConflictError):
-                return self._end_at(session, known, only_if_last=only_if_last)
-        return self._read_and_end(session, only_if_last=only_if_last)
+                return end(known)
+        return self._read_and_end(session, end)
 
     @retry_on(RecordConflictError)
-    def _read_and_end(self, session: Session, *, only_if_last: bool) -> EndedSession | None:
+    def _read_and_end(self, session: Session, end: _End) -> EndedSession | None:
         try:
             stored = self._storage.records.read(session.record_name)
         except RecordNotFoundError:
             return None
-        return self._end_at(session, stored, only_if_last=only_if_last)
+        return end(stored)
 
-    def _end_at(self, session: Session, stored: StoredRecord, *, only_if_last: bool) -> EndedSession | None:
+    def _end_at(
+        self, session: Session, lease_epoch: int, stored: StoredRecord, *, only_if_last: bool
+    ) -> EndedSession | None:
         """End or leave a session whose record has not changed since it was read.
 
         Raises:
-            GatewayError: If the lease has lapsed.
+            GatewayError: If the lease has lapsed since the epoch began.
             RecordConflictError: If the record has changed.
         """
-        self._lease.require_valid()  # after the wait for a thread, in which the lease may have lapsed
+        self._lease.require_epoch(lease_epoch)  # after the wait for a thread, in which the lease may have lapsed
         records = self._storage.records
         if stored.record.session_uuid != session.uuid:
             return None

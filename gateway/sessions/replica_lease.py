@@ -70,8 +70,16 @@ class ReplicaLease:
         Raises:
             GatewayError: If the lease has lapsed, or the replica has not joined the session again since the last lapse.
         """
+        self.require_epoch(session.lease_epoch)
+
+    def require_epoch(self, epoch: int) -> None:
+        """Check that the lease has not lapsed since an epoch began.
+
+        Raises:
+            GatewayError: If the lease has lapsed, even if it was renewed later.
+        """
         self.require_valid()
-        if session.lease_epoch != self.epoch:
+        if epoch != self.epoch:
             raise fenced()
 
     async def renew(self) -> None:

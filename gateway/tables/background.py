@@ -41,4 +41,7 @@ async def run_to_completion(work: Coroutine[Any, Any, _Result]) -> _Result:
     while not task.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([task])
-    return task.result()
+    try:
+        return task.result()
+    finally:
+        del task  # an error refers to this frame; the two would keep each other in memory

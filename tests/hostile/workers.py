@@ -2,7 +2,7 @@
 
 Each client creates a temporary table, or a view if ``TABLE`` is ``view``, because Spark itself has no temporary tables.
 Then it executes statements about it with pauses. It writes a line of JSON to standard output for each statement, with
-its end, its duration, and its error if the answer was not the right one.
+its end, its duration, and its error if the answer was wrong.
 """
 
 import json

@@ -111,7 +111,7 @@ for number in range(150):
     logger.error("nobody caused call %d", number)
 structlog.contextvars.bind_contextvars(principal="mallory")
 for number in range(150):
-    logger.error("failed call %d", number)
+    logger.error(f"failed call {number}")
 structlog.contextvars.bind_contextvars(principal="ada")
 logger.error("failed call %d", 1)
 """

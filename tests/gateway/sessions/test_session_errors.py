@@ -1,4 +1,4 @@
-"""Sessions of a client that uses the id of an ended session again."""
+"""An error that says that a session has ended ends only this session."""
 
 import asyncio
 import threading
@@ -15,6 +15,18 @@ from tests.gateway.hostile_backend import HostileBackend, SparkRefusal
 
 SECONDS = 60
 CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
+WITH_CLONES_THAT_END = """
+import sys
+from gateway.errors import session_closed
+from gateway.tables.own_statements import OwnStatements
+from lodge.cli import main
+
+async def copy_to_ended_clone(statements, before, parent, clone, *arguments):
+    raise session_closed(clone.key.client_session_id)
+
+OwnStatements.copy_to_clone = copy_to_ended_clone
+sys.exit(main())
+"""
 USER = base_pb2.UserContext(user_id="ada")
 
 
@@ -78,3 +90,23 @@ def test_late_error_leaves_the_next_session(start_lodge, method, call):
             assert configure(stub, session_id) == ""
     log = gateway.log()
     assert [log.count(f'"event": "{name}"') for name in ("session_started", "session_ended")] == [2, 1]
+
+
+def test_clone_that_ends_leaves_its_parent(start_lodge):
+    """The clone ends, for example because of CLOSE SESSION, while the gateway copies the tables of its parent."""
+    session_id, clone_id = str(uuid.uuid4()), str(uuid.uuid4())
+
+    async def clone(_: bytes) -> AsyncIterator[bytes]:
+        yield base_pb2.CloneSessionResponse(session_id=session_id, new_session_id=clone_id).SerializeToString()
+
+    with HostileBackend() as backend:
+        gateway = start_lodge(backend=backend.address, program=["-c", WITH_CLONES_THAT_END])
+        backend.answers = {"CloneSession": clone}
+        with grpc.insecure_channel(gateway.target) as channel:
+            stub = base_pb2_grpc.SparkConnectServiceStub(channel)
+            assert configure(stub, session_id) == ""
+            request = base_pb2.CloneSessionRequest(session_id=session_id, user_context=USER)
+            assert end(lambda: stub.CloneSession(request, timeout=SECONDS)) == CLOSED
+            assert configure(stub, session_id) == ""
+    log = [line for line in gateway.log().splitlines() if session_id in line]
+    assert not [line for line in log if '"session_ended"' in line]

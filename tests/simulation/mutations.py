@@ -349,7 +349,7 @@ MUTATIONS: Sequence[Mutation] = (
         Situation.RETURNS,
         first=1135,
     ),
-    Mutation("a session is opened while it is closed", _skip_lock, frozenset({1, 2}), Situation.QUOTA, first=2267),
+    Mutation("a session is opened while it is closed", _skip_lock, frozenset({1, 2}), Situation.QUOTA, first=4355),
     Mutation("an idle session is ended although others serve it", _assume_last_holder, frozenset({1}), first=11),
     Mutation(
         "a failed record update is not retried",

@@ -22,7 +22,7 @@ SEEDS = 200
 MOST_ROUNDS = 10
 """How many rounds may run until every expected event has happened often enough. One or two are usual."""
 
-MUTATION_SEEDS = 4000
+MUTATION_SEEDS = 6000
 OFTEN = 2
 TIMEOUT_SECONDS = 3600
 EXPECTED_EVENTS = {

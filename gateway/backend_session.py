@@ -433,9 +433,12 @@ class BackendSession:
         return following.result()
 
     async def _read_streams(self, following: "_Following", on_progress: OnProgress | None) -> BackendError | None:
-        """Read streams of responses until one ends without an error, or with an error that the next would not repair.
+        """Read streams of responses until another stream would not help.
 
         A library for retries would keep the error of each attempt, and so the plan, together with the attempt's frame.
+
+        Returns:
+            The error of the last stream. None if it ended without an error.
         """
         longest_seconds = _FIRST_PAUSE_SECONDS
         while True:

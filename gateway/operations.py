@@ -220,7 +220,7 @@ class Operation:
             self._add(complete)
 
     def _convert(self, error: Exception) -> GatewayError:
-        """Return the error for the client. Log the error if the client does not receive it itself."""
+        """Return the error for the client, and log an error that it does not contain."""
         if isinstance(error, GatewayError):
             return _detach(final(error))
         if isinstance(error, OSError) and not isinstance(error, TimeoutError):

@@ -1,4 +1,4 @@
-"""Errors whose frames have been forgotten.
+"""Frees the local variables that reported errors keep in memory.
 
 The traceback of an error refers to the frames through which the error was raised, and so to all their local variables,
 such as the message of a client. If a local variable refers to the error in turn, for example because it is the task
@@ -10,9 +10,10 @@ gRPC makes such a cycle of every call that ends with an error.
 
 
 def forget_frames(error: BaseException) -> None:
-    """Remove the tracebacks of an error and of all errors from which it arose, and the references to those errors.
+    """Remove what an error refers to: its frames, its cause and its context.
 
-    Call it where an error has been reported, so that nobody needs its traceback any more.
+    The causes and contexts lose their frames too. Call it where an error has been reported, so that nobody needs its
+    traceback any more.
     """
     found: list[BaseException | None] = [error]
     seen: set[int] = set()

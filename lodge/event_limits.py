@@ -45,17 +45,25 @@ class EventLimits:
         self._ends_seconds = float("-inf")
 
     def __call__(self, _logger: object, _method: str, event: EventDict) -> EventDict:
-        principal = event.get("principal")
-        if not principal:
-            return event
-        with self._lock:
-            omitted = self._begin_period() if self._monotonic() >= self._ends_seconds else ()
-            is_allowed = self._count((str(event["event"]), str(principal))) <= _MAX_EVENTS
-        for origin, count in omitted:
-            self._log_omitted(origin, count)
-        if not is_allowed:
+        if not self.is_allowed(str(event["event"]), event.get("principal")):
             raise structlog.DropEvent
         return event
+
+    def is_allowed(self, name: str, principal: object) -> bool:
+        """Count an event, and return whether it is within the limit.
+
+        Args:
+            name: The name of the event.
+            principal: The principal that caused the event. None or empty if no principal did.
+        """
+        if not principal:
+            return True
+        with self._lock:
+            omitted = self._begin_period() if self._monotonic() >= self._ends_seconds else ()
+            is_allowed = self._count((name, str(principal))) <= _MAX_EVENTS
+        for origin, count in omitted:
+            self._log_omitted(origin, count)
+        return is_allowed
 
     def _begin_period(self) -> Sequence[tuple[Origin, int]]:
         counts, self._counts = self._counts, Counter()

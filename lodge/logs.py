@@ -11,7 +11,8 @@ Guarantees:
    also replaced by ``***``.
 3. The event loop does not wait for a reader of stderr that stalls (:mod:`lodge.log_output`).
 4. A text has at most ``_MAX_CHARACTERS``, and a list at most ``_MAX_ITEMS``. What is left out is counted. The same
-   event of the same principal is logged a limited number of times (:mod:`lodge.event_limits`).
+   event of the same principal is logged a limited number of times (:mod:`lodge.event_limits`). All records of a logger
+   of the standard library count as the same event.
 
 Not guaranteed: Secrets in free text are not masked if they do not have a recognizable form.
 """
@@ -114,16 +115,11 @@ def _configure_standard_library(
 
 
 def _is_within(limits: EventLimits, record: logging.LogRecord) -> bool:
-    """Return whether a record of the standard library is within the limits of its principal.
+    """Return whether a record of a library is within the limit of its principal.
 
     All records of a logger share a limit, because their texts can contain names that a client chose.
     """
-    principal = structlog.contextvars.get_contextvars().get("principal")
-    try:
-        limits(None, "", {"event": record.name, "principal": principal})
-    except structlog.DropEvent:
-        return False
-    return True
+    return limits.is_allowed(record.name, structlog.contextvars.get_contextvars().get("principal"))
 
 
 def _field(name: object, value: object) -> object:

@@ -22,9 +22,8 @@ Source: [temporary-tables §5.1.8], [temporary-tables §5.1.10], [temporary-tabl
 [spark-connect-server SparkConnectPlanner], ``executeSQLWithRefs``.
 """
 
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from google.protobuf.message import Message
@@ -131,7 +130,7 @@ class _PlanResolution:
     def __init__(self, lookup: NameLookup, root: Message, aliases: Iterable[str]) -> None:
         self._lookup = lookup
         self._found = find_messages_with_names(root)
-        self._find_names = functools.cache(partial(_find_names_of_operations, self._found))
+        self._find_names = cache(partial(_find_names_of_operations, self._found))
         self._texts = SqlTextResolver(lookup, self._find_names)
         self._commands = find_command_texts(self._found)
         relations = (message for message in self._found if isinstance(message, relations_pb2.Relation))

@@ -241,7 +241,7 @@ def _read_name(text: str, quote: str) -> str:
 
 
 def _read_dollar_quoted(sql: str, position: int) -> Token | None:
-    """Return the string between two ``$$`` or ``$name$`` tags. None if no tag begins here."""
+    """Return a string between ``$$`` or ``$name$`` tags; None if no tag begins here."""
     tag_end = end_of_run(_TAG, sql, position + 1)
     if not sql.startswith("$", tag_end):
         return None
@@ -252,7 +252,10 @@ def _read_dollar_quoted(sql: str, position: int) -> Token | None:
 
 
 def _read_raw_string(sql: str, position: int) -> Token | None:
-    """Return the string after the letter ``r``, without escape sequences. None if no complete one begins here."""
+    """Return a string after the letter ``r``; None if no complete one begins here.
+
+    Such a string has no escape sequences.
+    """
     quote = sql[position + 1 : position + 2]
     closing = sql.find(quote, position + 2) if quote in ("'", '"') else -1
     return Token(TokenKind.STRING, position, closing + 1, sql[position : closing + 1]) if closing >= 0 else None

@@ -18,7 +18,8 @@ from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc, types_pb2
 
 from gateway.session_settings import SETTING_DEFAULTS
 from tests.gateway.hostile_backend import HostileBackend
-from tests.gateway.memory_of_gateway import WITHOUT_COLLECTOR, peak_bytes
+from tests.gateway.without_collector import WITHOUT_COLLECTOR
+from tests.running.process_memory import peak_bytes
 
 pytestmark = pytest.mark.slow
 
@@ -283,7 +284,7 @@ def test_statement_ends_and_the_gateway_goes_on(gateway, backend, name):
     finally:
         backend.answers = {}
     assert gateway.process.poll() is None
-    assert peak_bytes(gateway) < MEMORY_BYTES
+    assert peak_bytes(gateway.gateway_pid) < MEMORY_BYTES
     assert unforeseen(gateway) == before
 
 

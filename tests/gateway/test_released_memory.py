@@ -7,7 +7,8 @@ import grpc
 import pytest
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 
-from tests.gateway.memory_of_gateway import WITHOUT_COLLECTOR, resident_bytes
+from tests.gateway.without_collector import WITHOUT_COLLECTOR
+from tests.running.process_memory import resident_bytes
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +53,7 @@ def stub(gateway):
 @pytest.fixture(scope="module")
 def session_id(stub):
     found = str(uuid.uuid4())
-    end(stub.ExecutePlan(execution(found, "create temporary table kept as select 1")))
+    list(stub.ExecutePlan(execution(found, "create temporary table kept as select 1")))
     return found
 
 
@@ -72,39 +73,33 @@ def analysis(session_id, text, kind):
     return request
 
 
-def end(responses):
-    """Read the responses of a call until it ends, with or without an error."""
+def attempt(call):
+    """Make a call that may fail."""
     with contextlib.suppress(grpc.RpcError):
-        for _ in responses:
-            pass
+        call()
 
 
 def kept_messages(gateway, call):
-    """Return how many messages the gateway keeps in memory after some calls with a message each."""
+    """Return how many messages of ended calls the gateway keeps in memory."""
     for _ in range(WARM_UP_CALLS):
-        call()
-    before = resident_bytes(gateway)
+        attempt(call)
+    before = resident_bytes(gateway.gateway_pid)
     for _ in range(CALLS):
-        call()
-    return (resident_bytes(gateway) - before) / MESSAGE_BYTES
+        attempt(call)
+    return (resident_bytes(gateway.gateway_pid) - before) / MESSAGE_BYTES
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_statement(gateway, stub, session_id, name):
     text = STATEMENTS[name].format("x" * MESSAGE_BYTES)
-    assert kept_messages(gateway, lambda: end(stub.ExecutePlan(execution(session_id, text)))) < TOO_MANY
+    assert kept_messages(gateway, lambda: list(stub.ExecutePlan(execution(session_id, text)))) < TOO_MANY
 
 
 @pytest.mark.parametrize("kind", ["schema", "explain"])
 @pytest.mark.parametrize("path", ["a.csv", "missing.csv"])
 def test_analysis(gateway, stub, session_id, kind, path):
     request = analysis(session_id, f"select * from dfs.`{path}` /* {'x' * MESSAGE_BYTES} */", kind)
-
-    def analyze():
-        with contextlib.suppress(grpc.RpcError):
-            stub.AnalyzePlan(request)
-
-    assert kept_messages(gateway, analyze) < TOO_MANY
+    assert kept_messages(gateway, lambda: stub.AnalyzePlan(request)) < TOO_MANY
 
 
 def test_deep_plan(gateway, stub, session_id):
@@ -113,23 +108,17 @@ def test_deep_plan(gateway, stub, session_id):
     for _ in range(1000):
         relation = relation.filter.input
     relation.sql.query = f"select 1 /* {'x' * MESSAGE_BYTES} */"
-    assert kept_messages(gateway, lambda: end(stub.ExecutePlan(request))) < TOO_MANY
+    assert kept_messages(gateway, lambda: list(stub.ExecutePlan(request))) < TOO_MANY
 
 
 def test_statement_without_valid_session(gateway, stub):
     request = execution("no UUID", "x" * MESSAGE_BYTES)
-    assert kept_messages(gateway, lambda: end(stub.ExecutePlan(request))) < TOO_MANY
+    assert kept_messages(gateway, lambda: list(stub.ExecutePlan(request))) < TOO_MANY
 
 
 def test_cancelled_statement(gateway, stub, session_id):
     text = f"create temporary table t as select count(*) from range(1000000000000) /* {'x' * MESSAGE_BYTES} */"
-
-    def cancel():
-        with contextlib.suppress(grpc.RpcError):
-            for _ in stub.ExecutePlan(execution(session_id, text), timeout=1):
-                pass
-
-    assert kept_messages(gateway, cancel) < TOO_MANY
+    assert kept_messages(gateway, lambda: list(stub.ExecutePlan(execution(session_id, text), timeout=1))) < TOO_MANY
 
 
 def test_invalid_artifacts(gateway, stub, session_id):
@@ -137,9 +126,4 @@ def test_invalid_artifacts(gateway, stub, session_id):
     request.user_context.user_id = "eve"
     artifact = request.batch.artifacts.add(name="../a")
     artifact.data.data = b"x" * MESSAGE_BYTES
-
-    def send():
-        with contextlib.suppress(grpc.RpcError):
-            stub.AddArtifacts(iter([request]))
-
-    assert kept_messages(gateway, send) < TOO_MANY
+    assert kept_messages(gateway, lambda: stub.AddArtifacts(iter([request]))) < TOO_MANY

@@ -27,6 +27,7 @@ import grpc
 from tests.cluster.ports import free_port
 from tests.cluster.processes import DIES_WITH_PARENT, wait_until
 from tests.hostile.attacks import ATTACKS, SERVICE
+from tests.running.process_memory import resident_bytes
 from tests.running.processor_time import processor_seconds
 from tests.watched import gateway_of
 
@@ -284,10 +285,10 @@ class Gateway:
         self.stub.wait()
 
     def memory_bytes(self) -> int:
-        for line in Path(f"/proc/{gateway_of(self.process.pid)}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
-        return 0
+        try:
+            return resident_bytes(gateway_of(self.process.pid))
+        except ProcessLookupError:  # the watcher is about to replace it
+            return 0
 
     def get(self, path: str) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics_port}{path}", timeout=30) as answer:

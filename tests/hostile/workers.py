@@ -1,4 +1,6 @@
-"""Working clients, each with a session of its own: ``python -m tests.hostile.workers ADDRESS COUNT SECONDS TABLE``.
+"""Working clients, each with a session of its own.
+
+Usage: ``python -m tests.hostile.workers ADDRESS COUNT SECONDS TABLE``.
 
 Each client creates a temporary table, or a view if ``TABLE`` is ``view``, because Spark itself has no temporary tables.
 Then it executes statements about it with pauses. It writes a line of JSON to standard output for each statement, with

@@ -226,13 +226,16 @@ async def test_lapse_during_a_renewal_is_noticed(replica: Replica, monkeypatch: 
     await renew_until(replica, lambda: replica.holders() == [{OWN}], "the session is joined again")
 
 
-async def test_session_is_not_ended_after_a_lapse(replica: Replica, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("is_renewed", [False, True])
+async def test_session_is_not_ended_after_a_lapse(replica: Replica, monkeypatch: Any, is_renewed: bool) -> None:
     session = await replica.sessions.open(new_key())
-    read = replica.records.read
+    read, loop = replica.records.read, asyncio.get_running_loop()
 
     def read_slowly(name: Any) -> Any:
         found = read(name)
         replica.lapse()
+        if is_renewed:
+            asyncio.run_coroutine_threadsafe(replica.sessions.renew_lease(), loop).result(DEADLINE_SECONDS)
         return found
 
     monkeypatch.setattr(replica.records, "read", read_slowly)

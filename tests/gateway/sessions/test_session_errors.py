@@ -36,7 +36,7 @@ async def refuse(_: bytes) -> AsyncIterator[bytes]:
 
 
 def configure(stub, session_id):
-    """Send a call that the gateway only forwards. Return the condition of its error; empty without an error."""
+    """Send a call that the gateway only forwards, and return how it ends, see `end`."""
     request = base_pb2.ConfigRequest(session_id=session_id, user_context=USER)
     request.operation.get_all.SetInParent()
     return end(lambda: stub.Config(request, timeout=SECONDS))
@@ -55,6 +55,7 @@ def analyze(stub, session_id):
 
 
 def end(call):
+    """Make a call, and return the condition of its error; empty without an error."""
     try:
         call()
     except grpc.RpcError as error:
@@ -64,7 +65,7 @@ def end(call):
 
 @pytest.mark.parametrize(("method", "call"), [("ExecutePlan", execute), ("AnalyzePlan", analyze)])
 def test_late_error_leaves_the_next_session(start_lodge, method, call):
-    """The backend ends a session during a call. The call fails after the client has started the next session."""
+    """The backend ends a session during a call, which fails in the next session."""
     session_id, has_begun, may_end = str(uuid.uuid4()), threading.Event(), threading.Event()
 
     async def refuse_late(_: bytes) -> AsyncIterator[bytes]:
@@ -93,7 +94,7 @@ def test_late_error_leaves_the_next_session(start_lodge, method, call):
 
 
 def test_clone_that_ends_leaves_its_parent(start_lodge):
-    """The clone ends, for example because of CLOSE SESSION, while the gateway copies the tables of its parent."""
+    """The clone ends while the gateway copies the tables of its parent."""
     session_id, clone_id = str(uuid.uuid4()), str(uuid.uuid4())
 
     async def clone(_: bytes) -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""Patterns that note how much text they may read at once, which keeps other threads waiting."""
+"""Patterns that note how much text they may read while other threads wait."""
 
 import re
 import sys

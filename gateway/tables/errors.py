@@ -186,11 +186,12 @@ def statement_failed(table: str) -> GatewayError:
 
 
 def statement_lost() -> GatewayError:
-    """Return the error for a statement that was undone because its gateway was lost."""
+    """Return the error for a statement that was undone because its gateway or its result was lost."""
     return GatewayError(
         "LODGE_STATEMENT_LOST",
         "58000",
-        "The statement was undone, because the gateway that ran it was lost. Run the statement again.",
+        "The statement was undone, because the gateway that ran it, or its result at the backend, was lost. Run the "
+        "statement again.",
     )
 
 

@@ -44,7 +44,7 @@ from gateway.backend_session import ExecutionResult
 from gateway.current_work import noted
 from gateway.drain import Drain
 from gateway.error_status import condition_of
-from gateway.errors import OPERATION_NOT_FOUND, BackendError, GatewayError, storage_failed
+from gateway.errors import OPERATION_ABANDONED, OPERATION_NOT_FOUND, BackendError, GatewayError, storage_failed
 from gateway.responses import Response, build_row_response
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
@@ -91,6 +91,9 @@ from workspace.records import (
 
 _ARRIVAL_SECONDS = 2.0
 """The time after which the backend has received the plan of a statement. Until then, its call is not cancelled."""
+
+_OPERATION_LOST = (OPERATION_ABANDONED, OPERATION_NOT_FOUND)
+"""Conditions with which a backend refuses a replica that reattaches to the write of another replica."""
 
 log = structlog.get_logger(__name__)
 
@@ -442,8 +445,8 @@ def _completion(
 
 
 def _client_error(error: BaseException, execution: Execution, table: TemporaryTable) -> BaseException:
-    if isinstance(error, BackendError) and condition_of(error.error) == OPERATION_NOT_FOUND:
-        return statement_lost()  # with another error, the client would send its statement again
+    if isinstance(error, BackendError) and condition_of(error.error) in _OPERATION_LOST:
+        return statement_lost()  # with the error of Spark, the client would wait for the operation, or send it again
     if isinstance(error, GatewayError) or not isinstance(error, Exception):
         return error
     if isinstance(error, OSError) and not isinstance(error, TimeoutError):

@@ -63,8 +63,12 @@ class Backend:
         command += [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
         command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
         variables = {**SPARK_ENVIRONMENT, "SPARK_HOME": str(home), **(environment or {})}
-        log = directory / "backend.log"
-        self.process = Program(command, log, is_ready=self._answers, environment=variables)
+        self._log = directory / "backend.log"
+        self.process = Program(command, self._log, is_ready=self._answers, environment=variables)
+
+    def log(self) -> str:
+        """Return everything that the server has logged."""
+        return self._log.read_text(errors="replace")
 
     def _answers(self) -> bool:
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):

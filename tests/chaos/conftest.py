@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -64,8 +65,8 @@ def open_session() -> Iterator[Callable[..., SparkSession]]:
     """Open client sessions that end with the test."""
     sessions = []
 
-    def open_session(*gateways: Replica, user: str = "ada", session_id: str | None = None) -> SparkSession:
-        sessions.append(connect(gateways, user=user, session_id=session_id))
+    def open_session(*gateways: Replica, user: str = "ada", **options: Any) -> SparkSession:
+        sessions.append(connect(gateways, user=user, **options))
         return sessions[-1]
 
     yield open_session

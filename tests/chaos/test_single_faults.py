@@ -179,6 +179,25 @@ def test_sessions_and_insertion_of_paused_gateway_continue_once(site, open_sessi
     assert not any(has_reaped(site, uuid) for uuid in uuids)
 
 
+def test_statement_whose_result_spark_discarded_is_undone(site, open_session, testbed):
+    """No process of Lodge runs while Spark waits for somebody who reads the result."""
+    session = open_session(site.gateways[0], patience_seconds=90)
+    create_table(session, "t", range(5))
+    location = site.location(site.record_of(session.session_id).record.session_uuid)
+    writing = RunningStatement(session, f"insert into t {rows(range(5, 8), milliseconds=800)}")
+    wait_until(lambda: list(location.rglob("_temporary")), "the job writes", 60)
+    for replica in site.replicas:
+        replica.process.kill()
+    operation = next(location.rglob("_temporary")).parent.name
+    wait_until(lambda: f",{operation}) is removed" in testbed.backend.log(), "Spark discards the result", 60)
+    for replica in site.replicas:
+        replica.start()
+
+    assert writing.outcome().getCondition() == "LODGE_STATEMENT_LOST"
+    assert ids_of(session, "t") == list(range(5))
+    site.wait_until(lambda: len(list(location.iterdir())) == 1, "the files of the insertion are removed")
+
+
 def test_files_of_late_writer_are_swept(site, open_session, testbed):
     """Spark writes into a removed location, and the reaper removes the files again."""
     gateway, (reaper,) = site.gateways[0], site.reapers

@@ -183,5 +183,5 @@ def test_probes_report_missing_storage(lodge: Any, tmp_path: Path, eventually: E
     assert get("/nothing")[0] == 404
     (tmp_path / "elsewhere").rename(root / ".lodge")
     eventually(lambda: get("/readyz")[0] == 200, "it is ready again")
-    assert "lodge_reaper_sessions 1.0" in get("/metrics")[1]
+    eventually(lambda: "lodge_reaper_sessions 1.0" in get("/metrics")[1], "a pass counts the session")
     assert len(locations.list()) == 1

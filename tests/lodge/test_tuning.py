@@ -1,11 +1,15 @@
 """The process-wide settings of ``lodge serve``."""
 
+import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
-VARIABLES = ("GRPC_EXPERIMENTS", "GRPC_ENABLE_FORK_SUPPORT")
+from tests.identity.certificates import CertificateAuthority
+
+VARIABLES = ("GRPC_EXPERIMENTS", "GRPC_ENABLE_FORK_SUPPORT", "GRPC_VERBOSITY")
 START = """
 import os
 from lodge.tuning import freeze_loaded_objects, start_grpc
@@ -72,6 +76,21 @@ def test_gateway_starts_from_a_program_without_a_file() -> None:
     command = [sys.executable, "-c", START_WITHOUT_PANDAS]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert result.stdout == "[1] True\n"
+
+
+def test_failed_handshakes_write_nothing_to_the_log(start_lodge, tmp_path):
+    """A reader of stderr that stalls would otherwise stop the threads of gRPC."""
+    files = CertificateAuthority(tmp_path).server()
+    tls = json.dumps({"certificate": str(files.certificate), "key": str(files.key)})
+    gateway = start_lodge("--tls", tls, backend="sc://127.0.0.1:1", program=["-m", "lodge"])
+    before = gateway.log()
+    host, _, port = gateway.target.rpartition(":")
+    for hello in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"x" * 100):
+        with socket.create_connection((host, int(port)), timeout=30) as stranger:
+            stranger.sendall(hello)
+            while stranger.recv(1024):
+                pass
+    assert gateway.log() == before
 
 
 def test_event_loop_does_not_wait_long_for_a_thread_that_computes(start_lodge, tmp_path):

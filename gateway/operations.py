@@ -41,6 +41,7 @@ from pyspark.sql.connect.proto import base_pb2
 from gateway.current_work import noted
 from gateway.errors import BackendError, CanceledError, GatewayError, SparkError, final, storage_failed
 from gateway.requests import SessionKey
+from gateway.responses import convert_to_rows
 from gateway.tracebacks import forget_frames
 from workspace.identifiers import ClientSessionId, Principal
 
@@ -68,19 +69,23 @@ class Operation:
     Args:
         request: The request of the client, without its plan.
         server_side_session_id: The session id that the backend generated. Empty if it is not known yet.
+        is_relation: Whether the statement is the root relation of a plan. Then its client expects rows.
 
     Attributes:
         is_finished: Whether the operation has ended, either with a result or with an error.
         executes: Whether this replica executes the statement. Otherwise, the operation waits for another replica.
     """
 
-    def __init__(self, request: base_pb2.ExecutePlanRequest, server_side_session_id: str = "") -> None:
+    def __init__(
+        self, request: base_pb2.ExecutePlanRequest, server_side_session_id: str = "", *, is_relation: bool = False
+    ) -> None:
         self.request = request
         self.id = request.operation_id
         self.session_key = SessionKey(Principal(request.user_context.user_id), ClientSessionId(request.session_id))
         self.key = (self.session_key, self.id)
         self.is_reattachable = any(option.reattach_options.reattachable for option in request.request_options)
         self.server_side_session_id = server_side_session_id
+        self.is_relation = is_relation
         self._responses: list[base_pb2.ExecutePlanResponse] = []
         self._error: GatewayError | None = None
         self._is_answered = self._has_responded = False
@@ -209,11 +214,13 @@ class Operation:
             forget_frames(error)
 
     def _end_with(self, answer: base_pb2.ExecutePlanResponse) -> None:
+        answers = convert_to_rows(answer) if self.is_relation else (answer,)
         self._is_answered = True
-        response = self._response()
-        response.MergeFrom(answer)
-        if answer.ListFields():
-            self._add(response)
+        for each in answers:
+            response = self._response()
+            response.MergeFrom(each)
+            if each.ListFields():
+                self._add(response)
         if self.is_reattachable:
             complete = self._response()
             complete.result_complete.SetInParent()

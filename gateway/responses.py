@@ -5,10 +5,12 @@ the response of a relation contains Arrow batches.
 """
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
+from pyspark.sql.connect.types import pyspark_types_to_proto_types
+from pyspark.sql.pandas.types import from_arrow_schema
 
 Response = base_pb2.ExecutePlanResponse
 Values = Mapping[str, bool | int | str]
@@ -35,6 +37,25 @@ def build_sql_response(table: pa.Table) -> Response:
 def build_batch_response(table: pa.Table) -> Response:
     """Return the response of a relation with the rows of a table."""
     return Response(arrow_batch=Response.ArrowBatch(row_count=table.num_rows, data=encode_arrow_stream(table)))
+
+
+def convert_to_rows(response: Response) -> Sequence[Response]:
+    """Return the responses of a relation in place of the response of a SQL command: the schema, and then the rows.
+
+    Other responses are returned unchanged.
+
+    Raises:
+        ValueError: If the response does not contain its rows, because Spark has stored them instead.
+    """
+    if not response.HasField("sql_command_result"):
+        return (response,)
+    relation = response.sql_command_result.relation
+    if not relation.HasField("local_relation"):
+        raise ValueError("The backend has stored the rows of a SQL command instead of sending them.")
+    with pa.ipc.open_stream(relation.local_relation.data) as stream:
+        table = stream.read_all()
+    schema = pyspark_types_to_proto_types(from_arrow_schema(table.schema))
+    return Response(schema=schema), build_batch_response(table)
 
 
 def encode_arrow_stream(table: pa.Table) -> bytes:

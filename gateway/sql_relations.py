@@ -14,6 +14,22 @@ from gateway.sql.parameters import Parameters
 _COLLECTIONS = frozenset({"array", "map", "map_from_arrays", "map_from_entries", "named_struct", "struct"})
 
 
+def find_statement(plan: base_pb2.Plan) -> relations_pb2.Relation | None:
+    """Return the relation whose SQL text a plan executes as a statement. The caller must not change the relation.
+
+    Most clients send a statement as a SQL command. Some send it as the root of a plan, for example the Swift client.
+
+    Returns:
+        The relation. None if the plan does not consist of a SQL text.
+    """
+    return find_sql_relation(plan) or find_sql_root(plan)
+
+
+def find_sql_root(plan: base_pb2.Plan) -> relations_pb2.Relation | None:
+    """Return the root of a plan. None if it is not a SQL text."""
+    return plan.root if plan.HasField("root") and find_sql(plan.root) is not None else None
+
+
 def find_sql_relation(plan: base_pb2.Plan) -> relations_pb2.Relation | None:
     """Return the relation of a SQL command. The caller must not change the relation.
 

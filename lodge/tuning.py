@@ -17,8 +17,8 @@ _GRPC_VARIABLES = {
     # The gateway does not fork. With fork support, gRPC tries to stop its threads before each fork of a library, fails,
     # and logs the failure at level INFO regardless of Lodge's log level.
     "GRPC_ENABLE_FORK_SUPPORT": "0",
-    # Each client whose TLS handshake fails makes gRPC write a line to stderr. gRPC waits until it is written, so strangers
-    # and a reader of stderr that stalls would stop the gateway.
+    # For each client whose TLS handshake fails, gRPC writes a line to stderr, and waits until it is written. Strangers
+    # could therefore stop a gateway whose stderr nobody reads.
     "GRPC_VERBOSITY": "NONE",
 }
 

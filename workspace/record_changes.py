@@ -99,6 +99,15 @@ def add_answer(record: SessionRecord, answer: Answer) -> SessionRecord:
     return replace(record, answers=(*record.answers, answer)[-_MAX_ANSWERS:])
 
 
+def add_relation(record: SessionRecord, operation_id: str) -> SessionRecord:
+    """Note that the statement of an operation is the root relation of a plan.
+
+    The record forgets this for each operation of which it contains neither a change nor an answer.
+    """
+    known = tuple(each for each in record.relations if is_known(record, each))
+    return replace(record, relations=(*known, operation_id))
+
+
 def add_suspect(record: SessionRecord, suspect: SuspectedRequest) -> SessionRecord:
     """Add a request on which a gateway worked when it was lost. Each loss counts once.
 

@@ -12,7 +12,8 @@ Guarantees:
    content raises ValueError.
 3. A pending drop of a table is stored as an entry of the table's ``writes`` with the kind ``Drop``. All releases can
    read this form.
-4. ``suspects`` is stored only if there are any. A release that does not know it reads and writes the rest.
+4. ``suspects`` and ``relations`` are stored only if there are any. A release that does not know one of them reads and
+   writes the rest.
 """
 
 import json
@@ -66,8 +67,9 @@ def to_document(record: SessionRecord) -> Mapping[str, Any]:
     """
     document: dict[str, Any] = _DOCUMENT.dump_python(_Document(_FORMAT, record), mode="json", warnings=False)
     document["record"]["holders"].sort()
-    if not record.suspects:
-        del document["record"]["suspects"]
+    for name in ("suspects", "relations"):
+        if not document["record"][name]:
+            del document["record"][name]
     for table in document["record"]["tables"]:
         drop = table.pop("drop")
         if drop is not None:

@@ -220,6 +220,8 @@ class SessionRecord:
         answers: The answers to the last statements that changed tables, oldest first.
         writes: The running writes that do not belong to a temporary table.
         suspects: The requests on which gateways worked when they were lost, oldest first.
+        relations: The ids of operations whose statement is the root relation of a plan, so that their clients expect
+            rows.
     """
 
     session_uuid: SessionUuid
@@ -233,6 +235,7 @@ class SessionRecord:
     answers: tuple[Answer, ...] = field(default=())
     writes: tuple[PendingWrite, ...] = field(default=())
     suspects: tuple[SuspectedRequest, ...] = field(default=())
+    relations: tuple[str, ...] = field(default=())
 
     @property
     def directories(self) -> frozenset[TableUuid]:

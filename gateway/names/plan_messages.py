@@ -44,13 +44,15 @@ def find_messages_with_names(root: Message) -> Sequence[Message]:
     return found
 
 
-def find_command_texts(messages: Sequence[Message]) -> frozenset[int]:
-    """Return the ``id`` of each relation that is the text of a SQL command.
+def find_statement_texts(messages: Sequence[Message], root: relations_pb2.Relation | None) -> frozenset[int]:
+    """Return the ``id`` of each relation that is the text of a SQL command, or of a plan that is a statement.
 
     Args:
         messages: The messages of a plan. The caller must keep references to them, so that the ids remain valid.
+        root: The root of the plan, if the plan is executed and consists of a SQL text.
     """
     inputs = [one.input for one in messages if isinstance(one, commands_pb2.SqlCommand) and one.HasField("input")]
+    inputs += [] if root is None else [root]
     return frozenset(map(id, (*inputs, *(one.with_relations.root for one in inputs if one.HasField("with_relations")))))
 
 

@@ -35,7 +35,7 @@ from gateway.errors import GatewayError, SparkError
 from gateway.names.catalog_calls import resolve_catalog_call
 from gateway.names.embedded_statements import TextPlace
 from gateway.names.name_lookup import ONE_PATH, NameLookup
-from gateway.names.plan_messages import find_command_texts, find_messages_with_names
+from gateway.names.plan_messages import find_messages_with_names, find_statement_texts
 from gateway.names.scan_relations import find_scans, uses_engine
 from gateway.names.sql_text_resolver import SqlTextResolver
 from gateway.scans.scan_summary import ScanSummary
@@ -43,7 +43,7 @@ from gateway.scans.single_use import find_single_uses
 from gateway.scans.spark_readers import may_replace_scans
 from gateway.sql.column_pruning import find_names_of_expressions, unite_names
 from gateway.sql.name_syntax import qualify_with_session, quote_name
-from gateway.sql_relations import read_parameters, read_sql_command, remove_positional_parameters
+from gateway.sql_relations import find_sql_root, read_parameters, read_sql_command, remove_positional_parameters
 from workspace.name_comparison import comparable_name
 
 _Expression = expressions_pb2.Expression
@@ -70,6 +70,14 @@ class PlanResolver(NameLookup):
             GatewayError: If a name cannot be resolved, or a SQL text is not allowed.
         """
         return _PlanResolution(self, message, aliases).resolve()
+
+    def resolve_statement(self, plan: base_pb2.Plan) -> bool:
+        """Resolve the names in a plan that Spark executes, as :meth:`resolve` does. Its root may be a statement.
+
+        Raises:
+            GatewayError: If a name cannot be resolved, or a SQL text is not allowed.
+        """
+        return _PlanResolution(self, plan, (), find_sql_root(plan)).resolve()
 
     async def plan_scans(self, message: Message) -> Sequence[ScanSummary]:
         """Plan the scans in a message whose names are resolved, in place. Return what is known about them.
@@ -127,12 +135,18 @@ def _find_executed(message: Message) -> Message:
 class _PlanResolution:
     """The resolution of a single message."""
 
-    def __init__(self, lookup: NameLookup, root: Message, aliases: Iterable[str]) -> None:
+    def __init__(
+        self,
+        lookup: NameLookup,
+        root: Message,
+        aliases: Iterable[str],
+        statement: relations_pb2.Relation | None = None,
+    ) -> None:
         self._lookup = lookup
         self._found = find_messages_with_names(root)
         self._find_names = cache(partial(_find_names_of_operations, self._found))
         self._texts = SqlTextResolver(lookup, self._find_names)
-        self._commands = find_command_texts(self._found)
+        self._statements = find_statement_texts(self._found, statement)
         relations = (message for message in self._found if isinstance(message, relations_pb2.Relation))
         own = (relation.subquery_alias.alias for relation in relations if relation.HasField("subquery_alias"))
         self._aliases = frozenset(comparable_name(alias) for alias in (*own, *aliases))
@@ -171,7 +185,8 @@ class _PlanResolution:
     def _resolve_relation(self, relation: relations_pb2.Relation) -> bool:
         kind = relation.WhichOneof("rel_type")
         if kind == "sql":
-            return self._resolve_text(relation, TextPlace.COMMAND if id(relation) in self._commands else TextPlace.PLAN)
+            is_statement = id(relation) in self._statements
+            return self._resolve_text(relation, TextPlace.COMMAND if is_statement else TextPlace.PLAN)
         if kind == "with_relations" and relation.with_relations.root.HasField("with_relations"):
             return self._flatten(relation.with_relations)
         if kind == "read" and relation.read.HasField("named_table"):

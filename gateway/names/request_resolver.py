@@ -26,7 +26,7 @@ from gateway.errors import GatewayError
 from gateway.names.deep_plans import DeepPlan
 from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_embed_statement
 from gateway.names.path_checks import PathChecks
-from gateway.names.plan_messages import find_command_texts, find_messages_with_names
+from gateway.names.plan_messages import find_messages_with_names, find_statement_texts
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.scan_relations import uses_engine
 from gateway.names.word_search import WordSearch
@@ -36,7 +36,7 @@ from gateway.requests import Request, SessionKey
 from gateway.scans.plannings import Plannings
 from gateway.scans.scan_summary import ScanSummary
 from gateway.sql.name_syntax import parse_plan_name
-from gateway.sql_relations import find_sql_relation
+from gateway.sql_relations import find_sql_root, find_statement
 from workspace.workspaces import Workspaces
 
 GetResolver = Callable[[], Awaitable[PlanResolver]]
@@ -106,7 +106,9 @@ class RequestResolver:
         resolver = await self._get_needed_resolver(
             request.data, decoded.plan, get_resolver, is_needed=decoded.is_compressed
         )
-        if resolver is None or not await self._workspaces.reads.run_or_abandon(resolver.resolve, decoded.plan):
+        if resolver is None or not await self._workspaces.reads.run_or_abandon(
+            resolver.resolve_statement, decoded.plan
+        ):
             return request
         if await self._pools.decode(decoded.size_bytes, uses_engine, decoded.plan):
             await self._plannings.run(request.key, request.decode_without_plan(), resolver.plan_scans(decoded.plan))
@@ -212,7 +214,7 @@ class RequestResolver:
         """Return the resolver of the session. None if the request does not need it."""
         if is_needed or await self._workspace_search().matches(request, self._pools):
             return await get_resolver()
-        words = _RUNNING if _is_sql_command(message) else _CHANGING
+        words = _RUNNING if _is_sql_statement(message) else _CHANGING
         if not await words.matches(request, self._pools):
             return None
         if not await self._pools.parse(len(request) // _BYTES_PER_CHARACTER, _check_texts, message):
@@ -234,21 +236,22 @@ class RequestResolver:
         return self._cached_search[1]
 
 
-def _is_sql_command(message: Message) -> bool:
-    """Return whether a plan is a SQL command without references to other relations."""
+def _is_sql_statement(message: Message) -> bool:
+    """Return whether a plan is executed, and is a SQL text without references to other relations."""
     if not isinstance(message, base_pb2.Plan):
         return False
-    relation = find_sql_relation(message)
+    relation = find_statement(message)
     return relation is not None and relation.HasField("sql")
 
 
 def _check_texts(message: Message) -> bool:
     """Return whether a SQL text of a plan may embed a statement."""
     found = find_messages_with_names(message)
-    commands = find_command_texts(found)
+    root = find_sql_root(message) if isinstance(message, base_pb2.Plan) else None
+    statements = find_statement_texts(found, root)
     for each in found:
         if isinstance(each, relations_pb2.Relation) and each.HasField("sql"):
-            place = TextPlace.COMMAND if id(each) in commands else TextPlace.PLAN
+            place = TextPlace.COMMAND if id(each) in statements else TextPlace.PLAN
             if may_embed_statement(each.sql.query, place):
                 return True
         elif isinstance(each, commands_pb2.SqlCommand) and may_embed_statement(each.sql, TextPlace.COMMAND):

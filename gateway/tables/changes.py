@@ -15,6 +15,7 @@ from gateway.tables.errors import ChangeTakenError, StatementStartedError, state
 from workspace.identifiers import ReplicaId, TableUuid
 from workspace.record_changes import (
     add_answer,
+    add_relation,
     add_suspect,
     find_change,
     find_table,
@@ -136,11 +137,16 @@ def publish(
 
 
 def begin_once(
-    change: PendingChange, begin: Callable[[SessionRecord], SessionRecord]
+    change: PendingChange, begin: Callable[[SessionRecord], SessionRecord], *, is_relation: bool
 ) -> Callable[[SessionRecord], SessionRecord]:
     """Return a transition that begins a change, unless the record shows that its operation has begun before.
 
     The transition raises StatementStartedError in that case.
+
+    Args:
+        change: The change.
+        begin: The transition that adds the change to the record.
+        is_relation: Whether the statement is the root relation of a plan.
     """
 
     def transition(record: SessionRecord) -> SessionRecord:
@@ -149,7 +155,8 @@ def begin_once(
             return record  # the answer to an earlier attempt to store the record was lost
         if is_known(record, change.operation_id):
             raise StatementStartedError
-        return begin(record)
+        begun = begin(record)
+        return add_relation(begun, change.operation_id) if is_relation else begun
 
     return transition
 

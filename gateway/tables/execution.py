@@ -240,7 +240,8 @@ class StatementExecutor:
         """
         self._sessions.require_lease(execution.session)
         self._drain.require_not_stopping()
-        await self._records.change(execution.session, begin_once(change, begin))
+        once = begin_once(change, begin, is_relation=execution.operation.is_relation)
+        await self._records.change(execution.session, once)
 
     def _require_lease(self, session: Session) -> None:
         """Check that this replica may complete a statement.

@@ -42,7 +42,7 @@ from gateway.sessions.suspects import check_request
 from gateway.sql.name_syntax import qualify_with_session
 from gateway.sql.statement_error import StatementError
 from gateway.sql.statements import CreateView
-from gateway.sql_relations import find_sql, find_sql_relation
+from gateway.sql_relations import find_sql, find_statement
 from gateway.storage import Storage
 from gateway.tables.changes import is_lost, is_undone, is_unknown, mark_lost
 from gateway.tables.clones import TableCopies
@@ -197,14 +197,14 @@ class OwnStatements:
         Raises:
             GatewayError: If the plan is not allowed, or its statement is malformed.
         """
-        relation = find_sql_relation(plan)
+        relation = find_statement(plan)
         sql = None if relation is None else find_sql(relation)
         if sql is None and not concerns_tables(plan):
             return None
         recognition = None if sql is None else SqlRecognition(sql.query, self._pools)
         if recognition is not None and not await recognition.may_concern_tables():
             return None
-        operation = _operation(request)
+        operation = _operation(request, plan)
         backend = BackendSession(session.backend, operation.request, metadata)
         settings = await backend.read_settings()
         statement = None if recognition is None else await recognition.parse(settings.dialect)
@@ -421,6 +421,7 @@ class OwnStatements:
         while True:
             self._drain.require_not_stopping()
             record = await self._records.read(execution.session)
+            execution.operation.is_relation = execution.operation.id in record.relations
             answer = find_answer(record, execution.operation.id)
             if answer is not None:
                 if is_lost(answer):
@@ -497,10 +498,10 @@ class OwnStatements:
         return replica in observer.lost(time.monotonic())
 
 
-def _operation(request: Request) -> Operation:
+def _operation(request: Request, plan: base_pb2.Plan) -> Operation:
     client_request = request.decode_without_plan()
     client_request.operation_id = client_request.operation_id or str(uuid.uuid4())
-    return Operation(client_request)
+    return Operation(client_request, is_relation=plan.HasField("root"))
 
 
 def _execution(session: Session, request: base_pb2.ExecutePlanRequest, metadata: Metadata) -> Execution:

@@ -126,10 +126,14 @@ class PermanentTables:
         try:
             self._sessions.require_lease(session)
             self._drain.require_not_stopping()
-            begin = begin_once(write, lambda record: replace(record, writes=(*record.writes, write)))
+            operation = execution.operation
+            begin = begin_once(
+                write,
+                lambda record: replace(record, writes=(*record.writes, write)),
+                is_relation=operation.is_relation,
+            )
             await self._records.change(session, begin)
             path = await self._executor.create_path(session, write.directory)
-            operation = execution.operation
             writing = asyncio.create_task(
                 noted(
                     execution.backend.execute(

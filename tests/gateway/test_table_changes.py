@@ -22,7 +22,7 @@ from gateway.tables.changes import (
 from gateway.tables.errors import ChangeTakenError, StatementStartedError
 from tests.records import a_record
 from workspace.identifiers import ReplicaId, TableUuid
-from workspace.record_changes import add_answer, find_answer, remove_writes
+from workspace.record_changes import add_answer, find_answer, put_table, remove_writes
 from workspace.records import (
     Answer,
     PendingDrop,
@@ -139,15 +139,28 @@ def test_statement_begins_once():
         (drop, lambda change: lambda record: begin_drop(record, TABLE, change)),
     ]
     for change, begin in steps:
-        begun = begin_once(change, begin(change))(a_record(tables=(TABLE,)))
-        assert begin_once(change, begin(change))(begun) == begun, "an attempt whose answer was lost is not repeated"
-        with pytest.raises(StatementStartedError):
-            begin_once(replace(change, replica=B), begin(change))(begun)
-        with pytest.raises(StatementStartedError):
-            begin_once(replace(own, directory=directory(2), operation_id=change.operation_id), begin(change))(begun)
+        begun = begin_once(change, begin(change), is_relation=False)(a_record(tables=(TABLE,)))
+        again = begin_once(change, begin(change), is_relation=False)(begun)
+        assert again == begun, "an attempt whose answer was lost is not repeated"
+        other_write = replace(own, directory=directory(2), operation_id=change.operation_id)
+        for other in (replace(change, replica=B), other_write):
+            with pytest.raises(StatementStartedError):
+                begin_once(other, begin(change), is_relation=False)(begun)
         answered = add_answer(complete(begun, TABLE, change), Answer(change.operation_id, ()))
         with pytest.raises(StatementStartedError):
-            begin_once(change, begin(change))(answered)
+            begin_once(change, begin(change), is_relation=False)(answered)
+
+
+def test_record_forgets_the_form_of_a_statement_with_its_answer():
+    record = a_record()
+    for number in range(40):
+        drop = PendingDrop(f"operation {number}", A)
+        dropping = replace(TABLE, drop=drop)
+        record = begin_once(drop, lambda each, put=dropping: put_table(each, put), is_relation=True)(record)
+        assert record.relations[-1] == drop.operation_id
+        record = add_answer(put_table(record, TABLE), Answer(drop.operation_id, ()))
+    assert record.relations == tuple(f"operation {number}" for number in range(7, 40))
+    assert {answer.operation_id for answer in record.answers} < set(record.relations)
 
 
 def test_dropping_table_takes_no_rows_and_undo_makes_it_ready():

@@ -36,6 +36,7 @@ RECORDS = st.builds(
     st.frozensets(TEXT, max_size=3),
     st.lists(TABLES, max_size=3).map(tuple),
     suspects=st.lists(SUSPECTS, max_size=2).map(tuple),
+    relations=st.lists(TEXT, max_size=2).map(tuple),
 )
 
 
@@ -81,6 +82,11 @@ def test_guarantee_3_a_drop_is_stored_as_a_published_write() -> None:
     stored["writes"].append(write)
     with pytest.raises(ValueError, match="more than one pending drop"):
         decode_record(json.dumps(document).encode())
+
+
+def test_guarantee_4_relations_are_stored_if_there_are_any() -> None:
+    assert "relations" not in json.loads(encode_record(a_record()))["record"]
+    assert json.loads(encode_record(a_record(relations=("operation",))))["record"]["relations"] == ["operation"]
 
 
 def test_guarantee_4_suspects_are_stored_if_there_are_any() -> None:

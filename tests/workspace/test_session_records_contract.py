@@ -35,7 +35,7 @@ def test_created_record_reads_back_unchanged(open_records: Opener) -> None:
     )
     record = a_record(principal=Principal("ada\0\u2028"), holders=frozenset({ReplicaId("a")}), tables=(table,))
     suspect = SuspectedRequest("operation", "digest", 2, Refusal.OPERATION, "loss")
-    record = replace(record, suspects=(suspect,))
+    record = replace(record, suspects=(suspect,), relations=("operation",))
     created = open_records().create(record)
     assert created.record == record
     assert open_records().read(record.name) == created

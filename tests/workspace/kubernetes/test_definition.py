@@ -127,7 +127,7 @@ def test_definition_describes_and_requires_every_part_of_a_record() -> None:
     lists = [spec["properties"][name]["items"] for name in ("tables", "writes", "answers", "suspects")]
     for part in lists:
         assert sorted(part["required"]) == sorted(part["properties"])
-    assert sorted([*spec["required"], "suspects"]) == sorted(spec["properties"])
+    assert sorted([*spec["required"], "suspects", "relations"]) == sorted(spec["properties"])
 
 
 def test_reference_describes_every_field() -> None:

@@ -44,15 +44,12 @@ def convert_to_rows(response: Response) -> Sequence[Response]:
 
     Other responses are returned unchanged.
 
-    Raises:
-        ValueError: If the response does not contain its rows, because Spark has stored them instead.
+    Args:
+        response: A response that Lodge has built. Rows of a backend would have to be checked before they are decoded.
     """
     if not response.HasField("sql_command_result"):
         return (response,)
-    relation = response.sql_command_result.relation
-    if not relation.HasField("local_relation"):
-        raise ValueError("The backend has stored the rows of a SQL command instead of sending them.")
-    with pa.ipc.open_stream(relation.local_relation.data) as stream:
+    with pa.ipc.open_stream(response.sql_command_result.relation.local_relation.data) as stream:
         table = stream.read_all()
     schema = pyspark_types_to_proto_types(from_arrow_schema(table.schema))
     return Response(schema=schema), build_batch_response(table)

@@ -104,8 +104,10 @@ def add_relation(record: SessionRecord, operation_id: str) -> SessionRecord:
 
     The record forgets this for each operation of which it contains neither a change nor an answer.
     """
-    known = tuple(each for each in record.relations if is_known(record, each))
-    return replace(record, relations=(*known, operation_id))
+    known = {answer.operation_id for answer in record.answers}
+    known.update(write.operation_id for write in record.writes)
+    known.update(change.operation_id for table in record.tables for change in table.pending_changes)
+    return replace(record, relations=(*(each for each in record.relations if each in known), operation_id))
 
 
 def add_suspect(record: SessionRecord, suspect: SuspectedRequest) -> SessionRecord:

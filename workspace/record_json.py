@@ -12,8 +12,8 @@ Guarantees:
    content raises ValueError.
 3. A pending drop of a table is stored as an entry of the table's ``writes`` with the kind ``Drop``. All releases can
    read this form.
-4. ``suspects`` and ``relations`` are stored only if there are any. A release that does not know one of them reads and
-   writes the rest.
+4. ``suspects`` and ``relations`` are stored only if there are any. A release that does not know one of them reads the
+   rest, and drops it when it writes the record.
 """
 
 import json

@@ -1,9 +1,10 @@
 """Rejects embedded statements that could change a temporary table.
 
-Lodge executes a statement only if the statement is the whole text of a SQL command. Spark also executes the statements
-in a script and the text of ``EXECUTE IMMEDIATE``. Spark executes both even if they are the root or the input of a plan,
-and even if the client requests only the schema of the plan. An embedded statement could therefore change a temporary
-table without Lodge. Lodge rejects such a statement, and the error message tells the user what to do instead.
+Lodge executes a statement only if the statement is the whole text of a SQL command, or of the root of a plan that is
+executed. Spark also executes the statements in a script and the text of ``EXECUTE IMMEDIATE``. Spark executes
+statements even if they are the input of a relation, and even if the client requests only the schema of a plan. An
+embedded statement could therefore change a temporary table without Lodge. Lodge rejects such a statement, and the error
+message tells the user what to do instead.
 
 Guarantees:
 
@@ -47,11 +48,11 @@ _CHANGING = re.compile(rf"\b(?:{'|'.join((*_CHANGES, *_RUNS_OTHERS))})\b|\$\{{",
 _RUNNING = re.compile(rf"\b(?:{'|'.join(_RUNS_OTHERS)})\b|\$\{{", re.IGNORECASE)
 _QUERIES = frozenset({"SELECT", "VALUES", "TABLE", "MAP", "REDUCE", "SHOW", "DESCRIBE", "DESC", "SET", "USE"})
 _MAY_BECOME_CHANGE = frozenset({"", "CREATE", "REPLACE", "DROP", "ALTER", "CACHE", "EXECUTE", "EXPLAIN", "BEGIN"})
-_PERMANENT = frozenset({ChangeKind.CREATE_TABLE, ChangeKind.CREATE_VIEW, ChangeKind.CREATE_GLOBAL_TEMPORARY_VIEW})
+_PERMANENT = frozenset({ChangeKind.CREATE_TABLE, ChangeKind.CREATE_VIEW})
 
 
 class TextPlace(enum.Enum):
-    """Where a SQL text occurs. Lodge executes only the statement of a ``COMMAND``."""
+    """Where a SQL text occurs. Lodge executes only the statement of a ``COMMAND``, or of the root of a plan."""
 
     COMMAND = enum.auto()
     PLAN = enum.auto()
@@ -159,6 +160,8 @@ class EmbeddedStatements:
             return True
         if clause.name is None:
             return False
+        if clause.kind is ChangeKind.CREATE_GLOBAL_TEMPORARY_VIEW:  # its query may read a temporary table
+            return bool(self._lookup.tables)
         parts = names[clause.name] if isinstance(clause.name, IdentifierClause) else clause.name.parts
         if not parts:
             return bool(self._lookup.tables)
@@ -182,5 +185,5 @@ def _refused(clause: ChangeClause, place: TextPlace) -> GatewayError:
         condition,
         "0A000",
         f"[{statement}] cannot run {where}, because it concerns a temporary table or a workspace. Run it as a "
-        "separate statement, with its own spark.sql(...) call.",
+        "separate statement, with its own spark.sql(...) call, in Swift followed by count() or collect().",
     )

@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.backend_answers import decode_answer
 from gateway.backend_rows import BackendRowsError, decode_rows, is_text
 from gateway.errors import GatewayError
-from gateway.responses import Response, build_row_response
+from gateway.responses import Response, build_row_response, build_sql_response
 from gateway.scans.scan_summary import ScanSummary, describe_scans
 
 _PLAN_COLUMN = "plan"
+_MAX_LINES = 10_000
+"""Spark writes a plan as one row, and an error as one row for each of its lines."""
 
 
 async def add_scans_to_analysis(answer: bytes, scans: Sequence[ScanSummary], address: str) -> bytes:
@@ -31,6 +34,17 @@ async def add_scans_to_analysis(answer: bytes, scans: Sequence[ScanSummary], add
         return answer
     message.explain.explain_string += describe_scans(scans)
     return message.SerializeToString()
+
+
+def copy_explanation(answer: Response) -> Response:
+    """Return the answer to the statement ``EXPLAIN`` with rows that Lodge has built.
+
+    Raises:
+        BackendRowsError: If the answer has no such rows, or more than Spark writes for a plan or an error.
+    """
+    data = answer.sql_command_result.relation.local_relation.data
+    lines = decode_rows(data, {_PLAN_COLUMN: is_text}, max_rows=_MAX_LINES)
+    return build_sql_response(pa.table({_PLAN_COLUMN: pa.array([line[_PLAN_COLUMN] for line in lines], pa.string())}))
 
 
 def add_scans_to_rows(answer: Response, scans: Sequence[ScanSummary]) -> Response:

@@ -445,8 +445,13 @@ def _completion(
     return transition
 
 
+def is_lost_at_backend(error: BaseException) -> bool:
+    """Return whether an error says that the backend has discarded a write, or does not know it any more."""
+    return isinstance(error, BackendError) and condition_of(error.error) in _OPERATION_LOST
+
+
 def _client_error(error: BaseException, execution: Execution, table: TemporaryTable) -> BaseException:
-    if isinstance(error, BackendError) and condition_of(error.error) in _OPERATION_LOST:
+    if is_lost_at_backend(error):
         return statement_lost()  # with the error of Spark, the client would wait for the operation, or send it again
     if isinstance(error, GatewayError) or not isinstance(error, Exception):
         return error

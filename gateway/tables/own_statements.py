@@ -387,7 +387,7 @@ class OwnStatements:
         """Complete a change of a lost replica. Retry this while the change is published, and so cannot be undone."""
         session, operation = execution.session, execution.operation
         pause_seconds = _FIRST_RETRY_SECONDS
-        with session.track_request(), session.log_context():
+        with session.log_context():
             while True:
                 try:
                     return await self._follow(execution)
@@ -410,7 +410,8 @@ class OwnStatements:
     async def _follow(self, execution: Execution) -> Response:
         """Wait for a statement that another replica started, and return its answer.
 
-        If the other replica is lost, complete the statement.
+        If the other replica is lost, complete the statement. The session does not become idle meanwhile. While this
+        replica only waits, the session can become idle, unless a client waits, too.
 
         Raises:
             GatewayError: If the statement failed or was undone.
@@ -421,7 +422,7 @@ class OwnStatements:
         while True:
             self._drain.require_not_stopping()
             record = await self._records.read(execution.session)
-            execution.operation.is_relation = execution.operation.id in record.relations
+            execution.operation.is_relation |= execution.operation.id in record.relations
             answer = find_answer(record, execution.operation.id)
             if answer is not None:
                 if is_lost(answer):
@@ -439,7 +440,9 @@ class OwnStatements:
             if await self._is_lost(change.replica, observer) and await self._may_take_over(execution.session):
                 execution.operation.executes = True
                 try:
-                    if response := await self._finish(execution, table, change):
+                    with execution.session.track_request():
+                        response = await self._finish(execution, table, change)
+                    if response:
                         return response
                     continue
                 except ChangeTakenError:  # follow the replica that was faster

@@ -35,7 +35,7 @@ from gateway.tables.answers import created, not_created, table_dropped
 from gateway.tables.background import run_to_completion
 from gateway.tables.changes import begin_once, give_up, publish_permanent, remove_write, undo_after_response
 from gateway.tables.errors import AlreadyExistsError, permanent_table_unknown, statement_lost
-from gateway.tables.execution import StatementExecutor, new_directory
+from gateway.tables.execution import StatementExecutor, is_lost_at_backend, new_directory
 from gateway.tables.new_tables import NewTable
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
@@ -159,7 +159,7 @@ class PermanentTables:
             if not publication.is_done:
                 is_awaited = isinstance(error, GatewayStoppingError) and execution.operation.has_responded
                 await run_to_completion(self._undo(session, write, undo_after_response if is_awaited else remove_write))
-                if is_awaited:
+                if is_awaited or is_lost_at_backend(error):
                     raise statement_lost() from error  # clients do not send a statement again after a response
                 if new.if_not_exists and isinstance(error, AlreadyExistsError):
                     return not_created(error.text)

@@ -9,11 +9,12 @@ from functools import partial, singledispatchmethod
 
 from pyspark.sql.connect.proto import relations_pb2
 
-from gateway.errors import BackendError, table_not_found, view_not_found
+from gateway.backend_rows import BackendRowsError
+from gateway.errors import BackendError, backend_failed, table_not_found, view_not_found
 from gateway.names.targets import Target, TargetKind, schema_not_found
 from gateway.operations import Runner
 from gateway.responses import Response, build_row_response, build_sql_response
-from gateway.scans.explanations import add_scans_to_rows
+from gateway.scans.explanations import add_scans_to_rows, copy_explanation
 from gateway.scans.scan_summary import ScanSummary
 from gateway.sql import statements
 from gateway.sql.lexer import VARIABLE_START
@@ -275,6 +276,11 @@ async def _explain(
 ) -> Response:
     """Execute ``EXPLAIN``. Return the answer of Spark with what is known about the scans."""
     answer = await context.backend.execute_sql(explanation)
+    if context.execution.operation.is_relation:
+        try:
+            answer = copy_explanation(answer)
+        except BackendRowsError as error:
+            raise backend_failed(context.execution.session.backend.address, str(error)) from error
     return add_scans_to_rows(answer, scans) if scans else answer
 
 

@@ -48,11 +48,12 @@ def gateway(start_lodge, backend):
     return gateway
 
 
-def error_of(gateway, text):
+def error_of(gateway, text, *, as_root=False):
     """Return the error with which a statement of a new session ends; None without an error."""
     request = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()), operation_id=str(uuid.uuid4()))
     request.user_context.user_id = "eve"
-    request.plan.command.sql_command.input.sql.query = text
+    sql = request.plan.root.sql if as_root else request.plan.command.sql_command.input.sql
+    sql.query = text
     with grpc.insecure_channel(gateway.target, [("grpc.max_receive_message_length", -1)]) as channel:
         stub = base_pb2_grpc.SparkConnectServiceStub(channel)
         try:
@@ -286,6 +287,47 @@ def test_statement_ends_and_the_gateway_goes_on(gateway, backend, name):
     assert gateway.process.poll() is None
     assert peak_bytes(gateway.gateway_pid) < MEMORY_BYTES
     assert unforeseen(gateway) == before
+
+
+def compressed_rows():
+    """Return a short stream of rows that occupy 400 MiB."""
+    sink = pa.BufferOutputStream()
+    table = pa.table({"plan": ["x" * (4 * MEBIBYTE)] * 100})
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def rows_of_changing_dictionaries():
+    """Return a stream of batches whose indices are outside of their dictionaries."""
+    batches = [
+        pa.RecordBatch.from_arrays(
+            [pa.DictionaryArray.from_arrays(pa.array([2**30], pa.int32()), pa.array([text]), safe=False)], ["plan"]
+        )
+        for text in ("a", "b")
+    ]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize(
+    "make", [bytes, lambda: b"\xff" * 100, lying_offsets, compressed_rows, rows_of_changing_dictionaries]
+)
+def test_rows_of_a_command_are_checked_before_a_relation_gets_them(gateway, backend, make):
+    before, process = unforeseen(gateway), gateway.gateway_pid
+    answer = response()
+    answer.sql_command_result.relation.local_relation.data = make()
+    backend.answers = {"ExecutePlan": raw(answer.SerializeToString())}
+    try:
+        error = error_of(gateway, "explain create temporary table t as select 1 as id", as_root=True)
+        assert "LODGE_BACKEND_FAILED" in error.details()
+        assert refused_at_once(gateway) < PING_SECONDS
+    finally:
+        backend.answers = {}
+    assert (gateway.gateway_pid, unforeseen(gateway)) == (process, before)
 
 
 def test_damaged_findings_never_end_the_gateway(gateway, backend):

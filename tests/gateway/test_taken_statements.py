@@ -7,6 +7,7 @@ import asyncio
 import json
 import threading
 import uuid
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from unittest import mock
@@ -112,7 +113,12 @@ class Gateway:
 
     def __init__(self, site, name):
         self.storage = Storage(site.records, site.leases, site.locations)
-        self.session = mock.Mock(uuid=site.record.session_uuid, record_name=site.record.name, lock=asyncio.Lock())
+        self.session = mock.Mock(
+            uuid=site.record.session_uuid,
+            record_name=site.record.name,
+            lock=asyncio.Lock(),
+            track_request=mock.Mock(side_effect=nullcontext),
+        )
         self.is_fenced = False
         self.sessions = mock.Mock(require_lease=self._require_lease, ensure_joined=self._ensure_joined)
         self.sessions.find.return_value = self.session
@@ -145,7 +151,7 @@ class Gateway:
 
     def execution(self, change):
         backend = mock.Mock(execute=mock.AsyncMock(), drop_temp_view=mock.AsyncMock(), release=mock.AsyncMock())
-        operation = SimpleNamespace(id=change.operation_id, executes=True, progress=None)
+        operation = SimpleNamespace(id=change.operation_id, executes=True, progress=None, is_relation=False)
         return mock.Mock(session=self.session, operation=operation, backend=backend)
 
 
@@ -205,6 +211,24 @@ def test_gateway_completes_what_it_follows_when_it_is_no_longer_fenced(site):
         await asyncio.sleep(0)
         gateway.is_fenced = False
         await following
+
+    asyncio.run(run())
+    assert site.now() is None
+
+
+def test_session_is_busy_only_while_the_gateway_completes_a_statement(site):
+    """Another gateway can give a statement up, and must not keep its session alive with it."""
+
+    async def run():
+        gateway = Gateway(site, SECOND)
+        gateway.sessions.peers.lost = set()
+        following = asyncio.create_task(gateway.statements._follow(gateway.execution(site.begin_drop(FIRST))))
+        while site.records.reads < 2:  # noqa: ASYNC110 - records are read in a thread
+            await asyncio.sleep(0.01)
+        gateway.session.track_request.assert_not_called()
+        gateway.sessions.peers.lost = {FIRST}
+        await following
+        gateway.session.track_request.assert_called_once()
 
     asyncio.run(run())
     assert site.now() is None

@@ -201,6 +201,8 @@ def test_refused_text_names_an_alternative(spark):
         ("explain execute immediate 'drop view t'", "LODGE_EXECUTE_IMMEDIATE", "DROP VIEW t"),
         ("begin create temporary table u as select 1; end", "LODGE_STATEMENT_IN_SCRIPT", "CREATE TEMPORARY TABLE u"),
         ("begin drop table t; end", "LODGE_STATEMENT_IN_SCRIPT", "separate statement"),
+        ("begin create global temp view g as select * from t; end", "LODGE_STATEMENT_IN_SCRIPT", "VIEW g"),
+        ("execute immediate 'create global temp view g as select * from t'", "LODGE_EXECUTE_IMMEDIATE", "VIEW g"),
         ("begin drop view system.session.T; end", "LODGE_STATEMENT_IN_SCRIPT", "DROP VIEW"),
         ("begin drop view identifier('t'); end", "LODGE_STATEMENT_IN_SCRIPT", "DROP VIEW"),
         ("begin declare x string default 't'; drop view identifier(x); end", "LODGE_STATEMENT_IN_SCRIPT", "DROP VIEW"),
@@ -231,6 +233,7 @@ def test_statement_in_place_of_a_query_does_not_run(spark):
         ("drop view t", "LODGE_STATEMENT_IN_PLAN"),
         ("drop table dfs.tmp.t", "LODGE_STATEMENT_IN_PLAN"),
         ("create temporary table z as select 1", "LODGE_STATEMENT_IN_PLAN"),
+        ("create global temporary view g as select * from t", "LODGE_STATEMENT_IN_PLAN"),
         ("begin drop view t; end", "LODGE_STATEMENT_IN_SCRIPT"),
         ("execute immediate 'drop view t'", "LODGE_EXECUTE_IMMEDIATE"),
     ):

@@ -95,6 +95,7 @@ RECORDS = st.builds(
     answers=ANSWERS,
     writes=WRITES,
     suspects=SUSPECTS,
+    relations=st.lists(TEXT, max_size=2).map(tuple),
 )
 
 
@@ -180,7 +181,7 @@ def test_guarantee_3_object_of_another_session_or_lodge_is_refused() -> None:
 def test_builder_sets_every_part_of_a_record() -> None:
     """A new part of a record must be added to the strategies above and to the definition."""
     tried = {
-        SessionRecord: 11,
+        SessionRecord: 12,
         TemporaryTable: 12,
         PendingWrite: 11,
         PendingDrop: 3,

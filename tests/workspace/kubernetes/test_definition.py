@@ -83,7 +83,9 @@ def valid(instance: str) -> dict[str, Any]:
     write = PendingWrite(TABLE, "operation", ReplicaId("a"))
     table = TemporaryTable("t", TABLE, TableState.READY, "parquet", parts=(TABLE,), writes=(write,))
     suspect = SuspectedRequest("operation", "digest", 1, Refusal.REQUEST, "loss")
-    record = a_record(holders=frozenset({ReplicaId("a")}), tables=(table,), writes=(write,), suspects=(suspect,))
+    record = a_record(
+        holders=frozenset({ReplicaId("a")}), tables=(table,), writes=(write,), suspects=(suspect,), relations=("o",)
+    )
     return deepcopy(dict(new_object(record, instance, "0123456789abcdef")))
 
 

@@ -312,7 +312,7 @@ def _revive_stopped_leases() -> AbstractContextManager[None]:
 
 
 def _begin_again() -> AbstractContextManager[None]:
-    return _patch((execution, "begin_once", lambda change, begin: begin))
+    return _patch((execution, "begin_once", lambda change, begin, **_: begin))
 
 
 def _judge_without_writes() -> AbstractContextManager[None]:

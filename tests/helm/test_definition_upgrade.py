@@ -83,7 +83,8 @@ def test_job_replaces_an_older_definition(
     assert columns(chart_cluster) == expected[:-1]
     result = run(account)
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout == f"Applied revision 2 of the definition [{NAME}].\n"
+    revision = definition["metadata"]["annotations"][REVISION]
+    assert result.stdout == f"Applied revision {revision} of the definition [{NAME}].\n"
     assert columns(chart_cluster) == expected
 
 

@@ -93,7 +93,7 @@ _ARRIVAL_SECONDS = 2.0
 """The time after which the backend has received the plan of a statement. Until then, its call is not cancelled."""
 
 _OPERATION_LOST = (OPERATION_ABANDONED, OPERATION_NOT_FOUND)
-"""Conditions with which a backend refuses a replica that reattaches to the write of another replica."""
+"""Conditions with which a backend refuses to continue a write, because it does not have its operation any more."""
 
 log = structlog.get_logger(__name__)
 

@@ -410,8 +410,8 @@ class OwnStatements:
     async def _follow(self, execution: Execution) -> Response:
         """Wait for a statement that another replica started, and return its answer.
 
-        If the other replica is lost, complete the statement. The session does not become idle meanwhile. While this
-        replica only waits, the session can become idle, unless a client waits, too.
+        If the other replica is lost, complete the statement. The completion counts as a request of the session, so the
+        session is not idle. The wait does not count.
 
         Raises:
             GatewayError: If the statement failed or was undone.

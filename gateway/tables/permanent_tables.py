@@ -159,8 +159,10 @@ class PermanentTables:
             if not publication.is_done:
                 is_awaited = isinstance(error, GatewayStoppingError) and execution.operation.has_responded
                 await run_to_completion(self._undo(session, write, undo_after_response if is_awaited else remove_write))
+                # A client does not send a statement again after a response, and the backend's error about a lost
+                # operation names an operation that the client does not know.
                 if is_awaited or is_lost_at_backend(error):
-                    raise statement_lost() from error  # clients do not send a statement again after a response
+                    raise statement_lost() from error
                 if new.if_not_exists and isinstance(error, AlreadyExistsError):
                     return not_created(error.text)
                 raise

@@ -3,22 +3,17 @@
 Source: [spark-sql-tests], the directory ``sql-tests/inputs`` of Spark's jar for tests.
 """
 
-import hashlib
 import json
 import random
 import re
-import shutil
-import subprocess
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.cache import hold_lock, user_cache
-from tests.skips import skip_missing
+from tests.maven import fetch_jars
 
 _POM = Path(__file__).with_name("pom.xml")
 _OWN_TEXTS = Path(__file__).with_name("own_texts.jsonl")
-_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _INPUTS = "sql-tests/inputs/"
 _END = re.compile(r"(?<=[^\\]);")
 _TOKEN = re.compile(r"\s+|\w+|`[^`]*`|'[^']*'|\"[^\"]*\"|--[^\n]*|.", re.DOTALL)
@@ -28,11 +23,18 @@ _WORDS = (
     *("identifier('t')", ",", "(", ")", "/*", "*/", "--\n", "'", '"', "`", ";", "${x}", "join", "using", "explain"),
 )
 _GROUP_SIZE = 250
-CHANGED_TEXTS = 4_000
+_CHANGED_TEXTS = 4_000
 
 
 def groups() -> Mapping[str, Sequence[str]]:
-    """Return the texts of the corpus by the name of their group. They are the same on each machine."""
+    """Return the texts of the corpus by the name of their group. They are the same on each machine.
+
+    The statements of Lodge's tests are those of the time when the corpus was recorded.
+
+    Raises:
+        MissingMavenError: Maven is not installed.
+        CalledProcessError: Maven failed.
+    """
     by_group = dict(_spark_statements())
     own = [json.loads(line) for line in _OWN_TEXTS.read_text().splitlines()]
     for number in range(0, len(own), _GROUP_SIZE):
@@ -57,7 +59,7 @@ def _spark_statements() -> Iterator[tuple[str, Sequence[str]]]:
 
 def _change_at_random(texts: Sequence[str], chosen: random.Random) -> Iterator[str]:
     """Yield texts in which tokens are replaced, removed, repeated or added."""
-    for _ in range(CHANGED_TEXTS):
+    for _ in range(_CHANGED_TEXTS):
         tokens = _TOKEN.findall(chosen.choice(texts))
         for _ in range(chosen.choice((1, 1, 2, 4))):
             where = chosen.randrange(len(tokens) + 1)
@@ -77,25 +79,5 @@ def _change_at_random(texts: Sequence[str], chosen: random.Random) -> Iterator[s
 
 def _jar() -> Path:
     """Return Spark's jar for tests (50 MB). The first call fetches it."""
-    target = user_cache() / "sql-tests" / hashlib.sha256(_POM.read_bytes()).hexdigest()[:12]
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with hold_lock(target.parent / ".lock"):
-        if not target.exists():
-            _fetch(target)
-    (jar,) = target.iterdir()
+    (jar,) = fetch_jars("sql-tests", _POM).iterdir()
     return jar
-
-
-def _fetch(target: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        skip_missing("Maven is missing and cannot fetch the SQL tests of Spark. Install Maven.")
-    partly = target.with_name(f".{target.name}")
-    shutil.rmtree(partly, ignore_errors=True)
-    subprocess.run(
-        [maven, "-q", "-B", "-f", _POM, _PLUGIN, f"-DoutputDirectory={partly}"],
-        check=True,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-    )
-    partly.rename(target)

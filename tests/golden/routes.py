@@ -3,7 +3,6 @@
 This is the only module of the golden corpus that knows the modules of the gateway.
 """
 
-import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -59,10 +58,9 @@ class Routes:
         self._paths = PathChecks(current, Audit(), self._pools)
         self._decoder = PlanDecoder(self._pools)
         self._resolver = RequestResolver(current, self._paths, self._pools, Plannings(Drain()))
-        numbers = itertools.count(1)
         self._tables = [
-            TemporaryTable(name, TableUuid(f"00000000-0000-4000-8000-{next(numbers):012}"), TableState.READY, "parquet")
-            for name in _TABLES
+            TemporaryTable(name, TableUuid(f"00000000-0000-4000-8000-{number:012}"), TableState.READY, "parquet")
+            for number, name in enumerate(_TABLES, 1)
         ]
 
     async def of_text(self, text: str) -> str:

@@ -17,6 +17,7 @@ from tests.cluster.ports import free_port
 from tests.cluster.processes import Process
 from tests.cluster.s3 import S3Server
 from tests.gateway.objects import s3a
+from tests.maven import MissingMavenError
 from tests.reaper.kubernetes.conftest import CRD
 from tests.skips import skip_missing
 from tests.workspace.object_store.raw_s3 import RawS3
@@ -68,7 +69,7 @@ def spark_on_s3(
 ) -> str:
     try:
         jars = s3a.jars()
-    except s3a.MissingMavenError as missing:
+    except MissingMavenError as missing:
         skip_missing(str(missing))
     more = s3a.settings(jars, s3_server.endpoint)
     address: str = start_spark(tmp_path_factory.mktemp("spark"), more=more).address

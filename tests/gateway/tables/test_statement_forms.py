@@ -127,7 +127,7 @@ class RawClient:
 
 
 @pytest.fixture
-def new_client():
+def new_raw_client():
     clients = []
 
     def make(target: str, session_id: str | None = None) -> RawClient:
@@ -154,17 +154,17 @@ def comparable(rows: pa.Table) -> object:
 
 
 @pytest.mark.parametrize("form", FORMS[1:])
-def test_each_statement_has_the_same_answer_in_each_form(writable, new_client, form):
+def test_each_statement_has_the_same_answer_in_each_form(writable, new_raw_client, form):
     (writable.files / "f.csv").write_text("a\n1\n")
     expected, answers = (
         [(statement, comparable(client.rows(make(statement)))) for statement in STATEMENTS]
-        for client, make in ((new_client(writable.target), command), (new_client(writable.target), form))
+        for client, make in ((new_raw_client(writable.target), command), (new_raw_client(writable.target), form))
     )
     assert answers == expected
 
 
-def test_each_refusal_is_the_same_in_each_form(writable, new_client):
-    client = new_client(writable.target)
+def test_each_refusal_is_the_same_in_each_form(writable, new_raw_client):
+    client = new_raw_client(writable.target)
     client.execute(command("create temporary table kept as select 1 a"))
     for statement in REFUSED:
         first, *others = [client.refusal(form(statement)) for form in FORMS]
@@ -173,10 +173,10 @@ def test_each_refusal_is_the_same_in_each_form(writable, new_client):
 
 
 @pytest.mark.parametrize("statement", ["show temporary tables", "create temporary table t as select 1 a"])
-def test_root_relation_is_answered_in_the_format_of_spark(lodge, spark_server, new_client, statement):
+def test_root_relation_is_answered_in_the_format_of_spark(lodge, spark_server, new_raw_client, statement):
     """Spark sends the schema, then at least one batch of rows, and the end."""
-    sparks = new_client(spark_server.removeprefix("sc://")).execute(root("show tables"))
-    answer = new_client(lodge.target).execute(root(statement))
+    sparks = new_raw_client(spark_server.removeprefix("sc://")).execute(root("show tables"))
+    answer = new_raw_client(lodge.target).execute(root(statement))
     kinds = ("schema", "arrow_batch", "result_complete")
     expected, found = (
         [(kind, each) for each in responses for kind in kinds if each.HasField(kind)] for responses in (sparks, answer)
@@ -187,8 +187,8 @@ def test_root_relation_is_answered_in_the_format_of_spark(lodge, spark_server, n
     assert found[1][1].arrow_batch.row_count == rows.num_rows
 
 
-def test_statement_within_a_plan_is_refused_and_changes_nothing(lodge, new_client):
-    client = new_client(lodge.target)
+def test_statement_within_a_plan_is_refused_and_changes_nothing(lodge, new_raw_client):
+    client = new_raw_client(lodge.target)
     client.execute(command("create temporary table t as select 1 a"))
     for statement in ("insert into t values (2)", "create temporary table u as select 1 a", "drop table t"):
         shown = Plan()
@@ -201,18 +201,18 @@ def test_statement_within_a_plan_is_refused_and_changes_nothing(lodge, new_clien
 
 
 @pytest.mark.slow
-def test_client_of_a_root_relation_reattaches_elsewhere_to_rows(start_lodge, spark_server, new_client, wait_until):
+def test_client_of_a_root_relation_reattaches_elsewhere_to_rows(start_lodge, spark_server, new_raw_client, wait_until):
     """The other gateway knows only from the session record in which form the client expects the answer."""
     first = start_lodge(backend=spark_server)
     second = start_lodge(backend=spark_server, beside=first)
-    client = new_client(first.target)
+    client = new_raw_client(first.target)
     slow = "select id, java_method('java.lang.Thread', 'sleep', 500 + id * 0) s from range(0, 8, 1, 1)"
     request = client.request(root(f"create temporary table t as {slow}"))
     stream = client.stub.ExecutePlan(request)
     wait_until(lambda: any(first.root.glob("*/*/_temporary")), "the write has begun")
     kill(first)
     stream.cancel()
-    client = new_client(second.target, client.session_id)
+    client = new_raw_client(second.target, client.session_id)
     reattach = base_pb2.ReattachExecuteRequest(session_id=client.session_id, operation_id=request.operation_id)
     reattach.user_context.CopyFrom(request.user_context)
     for _ in range(2):  # the second time, the record contains only the answer

@@ -19,6 +19,7 @@ Guarantees:
 6. :meth:`FileLeases.check_writable` fails if a new record of usual size cannot be written. It leaves no file, because
    a root with files for leases never becomes part of another home (:mod:`workspace.files.roots`).
 7. A renewal succeeds also if the file of the lease cannot be overwritten, provided that it can be replaced.
+8. If the storage was replaced by other storage, every operation fails (:mod:`workspace.files.home_identity`).
 
 Not guaranteed:
 
@@ -32,6 +33,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from workspace.files.home_identity import HomeIdentity
 from workspace.files.layout import Layout
 from workspace.files.private_files import (
     file_exists,
@@ -62,6 +64,7 @@ class FileLeases:
 
     def __init__(self, root: Path) -> None:
         self._layout = Layout(root)
+        self._home = HomeIdentity(self._layout)
         self._reserve = SpaceReserve(self._layout.reserve)
 
     def renew(self, replica: ReplicaId) -> None:
@@ -125,7 +128,8 @@ class FileLeases:
     @contextmanager
     def _convert_errors(self) -> Iterator[None]:
         try:
-            yield
+            with self._home.checked():
+                yield
         except OSError as error:
             raise RecordsUnavailableError(
                 None, f"The leases in [{self._layout.leases}] cannot be used now: {error}. Check the storage."

@@ -21,6 +21,7 @@ Guarantees:
    taken effect, with one exception. If another process clears the directory during a change, the change may report
    that the record does not exist, which is true at that time. This is rare, because lists do not remove directories
    that died recently.
+4. If the storage was replaced by other storage, every operation fails (:mod:`workspace.files.home_identity`).
 
 The requirements on the storage are those of :mod:`workspace.files.record_versions`, and an atomic rename. If the reply
 to a rename is lost on NFS, a successful rename may report that the source is missing. This case is detected.
@@ -36,6 +37,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from workspace.files.home_identity import HomeIdentity
 from workspace.files.layout import Layout
 from workspace.files.private_files import make_private_directory, open_directory, sync_directory, write_private_file
 from workspace.files.record_versions import ConcurrentChangeError, VersionDirectory, file_name, first_version
@@ -77,6 +79,7 @@ class RecordDirectories:
 
     def __init__(self, layout: Layout, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._layout = layout
+        self._home = HomeIdentity(layout)
         self._reserve = SpaceReserve(layout.reserve)
         self._sessions = str(layout.sessions)
         self._monotonic = monotonic
@@ -91,7 +94,7 @@ class RecordDirectories:
         incarnation = secrets.token_hex(8)
         version = first_version(incarnation)
         staged = self._layout.staging / incarnation
-        with self._convert_errors(name):
+        with self._access(name):
             try:
                 make_private_directory(staged)
                 with open_directory(staged) as descriptor:
@@ -110,17 +113,12 @@ class RecordDirectories:
         Raises:
             RecordNotFoundError: If there is no live directory with the given name.
         """
-        with self._convert_errors(name):
-            try:
-                return self._read(name)
-            except OSError as error:
-                if not _is_transient(error):
-                    raise
-            return _retry_transient(self._read)(name)
+        with self._access(name):
+            return self._read_settled(name)
 
     def names(self) -> Set[RecordName]:
         """Return the names of all directories, including dead ones."""
-        with self._convert_errors(None):
+        with self._access(None):
             return {RecordName(name) for name in _names_in(self._layout.sessions) if is_record_name(name)}
 
     def scan(
@@ -136,16 +134,22 @@ class RecordDirectories:
             version_of: A function that returns the version of a record that the caller has read before, or None. If the
                 record still has this version, its content is not read, and None is yielded in its place.
         """
-        with self._convert_errors(None):
+        with self._access(None):
             staged = set(_names_in(self._layout.staging))
         dead: set[str] = set()
         for name in names:
             known = version_of(name)
             try:
-                yield name, None if known is not None and self._is_head(name, known) else self.read(name)
+                if known is not None and self._is_head(name, known):
+                    yield name, None
+                    continue
+                with self._convert_errors(name):
+                    content = self._read_settled(name)
+                yield name, content
             except RecordNotFoundError:
                 dead.add(name)
-        self._sweep(staged, dead)
+        with self._access(None):
+            self._sweep(staged, dead)
 
     def replace(self, name: RecordName, content: bytes, version: Version) -> Version:
         """Replace the content of a directory, and return the new version.
@@ -154,7 +158,7 @@ class RecordDirectories:
             RecordConflictError: If the content has changed since the given version.
             RecordNotFoundError: If there is no live directory with the given name.
         """
-        with self._convert_errors(name), self._open(name) as directory:
+        with self._access(name), self._open(name) as directory:
             version = directory.replace(version, content)
         self._reserve.refill()
         return version
@@ -166,12 +170,17 @@ class RecordDirectories:
             RecordConflictError: If the content has changed since the given version.
             RecordNotFoundError: If there is no live directory with the given name.
         """
-        with self._convert_errors(name), self._open(name) as directory:
+        with self._access(name), self._open(name) as directory:
             directory.bury(version)
             self._remove(name, directory)
 
     def _path(self, name: RecordName) -> Path:
         return self._layout.sessions / check_record_name(name)
+
+    @contextmanager
+    def _access(self, name: RecordName | None) -> Iterator[None]:
+        with self._convert_errors(name), self._home.checked():
+            yield
 
     @contextmanager
     def _convert_errors(self, name: RecordName | None) -> Iterator[None]:
@@ -200,6 +209,14 @@ class RecordDirectories:
                 return VersionDirectory(name, descriptor, self._reserve).is_head(version)
         except OSError:
             return False
+
+    def _read_settled(self, name: RecordName) -> Content:
+        try:
+            return self._read(name)
+        except OSError as error:
+            if not _is_transient(error):
+                raise
+        return _retry_transient(self._read)(name)
 
     def _read(self, name: RecordName) -> Content:
         with self._open(name) as directory:

@@ -40,6 +40,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from workspace.files.home_identity import read_root_id
 from workspace.files.layout import Layout
 from workspace.files.private_files import open_directory, read_private_file, sync_directory, write_private_file
 from workspace.identifiers import is_uuid
@@ -123,7 +124,7 @@ class Roots:
         layout = Layout(root)
         self._check_pointer(layout)
         try:
-            root_id, records_id = _root_id(layout), _records_id(layout)
+            root_id, records_id = read_root_id(layout), _records_id(layout)
         except OSError as error:
             raise self._unavailable(layout.root, str(error)) from error
         self._identities.check(str(layout.root), root_id)
@@ -133,7 +134,7 @@ class Roots:
         """Create the missing files of a root, and generate an id if it never had one."""
         root = str(layout.root)
         if self._identities.expected(root) is not None:
-            self._identities.check(root, _root_id(layout))
+            self._identities.check(root, read_root_id(layout))
         self._identities.check_records(root, _records_id(layout))
         layout.initialise()
         if _records_id(layout) is None:
@@ -142,10 +143,10 @@ class Roots:
             self._identities.check_records(root, _records_id(layout))
         # The expected id must be read before the root id, because other processes record the existing id.
         expected = self._identities.expected(root)
-        root_id = _root_id(layout)
+        root_id = read_root_id(layout)
         if root_id is None and expected is None:
             self._write_new(layout.marker, secrets.token_hex(16).encode(), layout)
-            root_id = _root_id(layout)
+            root_id = read_root_id(layout)
         self._identities.establish(root, root_id)
 
     def _require_unused(self, layout: Layout) -> None:
@@ -156,7 +157,7 @@ class Roots:
         """
         root = str(layout.root)
         has_records = any(any(directory.iterdir()) for directory in (layout.sessions, layout.leases))
-        if _root_id(layout) is None or _pointer_target(layout) == self._home.root:
+        if read_root_id(layout) is None or _pointer_target(layout) == self._home.root:
             return
         if self._identities.expected(root) is not None or (has_records and not self._identities.are_recorded):
             return
@@ -236,11 +237,6 @@ class Roots:
 def _pointer_target(layout: Layout) -> Path | None:
     home = _read(layout, layout.home)
     return None if home is None else Path(os.fsdecode(home))
-
-
-def _root_id(layout: Layout) -> str | None:
-    root_id = _read(layout, layout.marker)
-    return None if root_id is None else root_id.decode("ascii", "replace")
 
 
 def _records_id(layout: Layout) -> str | None:

@@ -343,13 +343,13 @@ def test_watch_reads_only_changed_records_again(root: Path, wait_until: WaitUnti
 def _counted_reads() -> Iterator[list[str]]:
     """Collect the names of the records whose contents are read."""
     read: list[str] = []
-    original = RecordDirectories.read
+    original = RecordDirectories._read_settled
 
     def counting(self: RecordDirectories, name: RecordName) -> Content:
         read.append(name)
         return original(self, name)
 
-    with mock.patch.object(RecordDirectories, "read", counting):
+    with mock.patch.object(RecordDirectories, "_read_settled", counting):
         yield read
 
 

@@ -1,0 +1,62 @@
+"""Checks that the storage of session records and leases is still the storage that this process found first.
+
+If another file system is mounted in place of a home, all records look deleted and all leases look lost. New records and
+leases would be written to the wrong storage. Therefore, each access to records and leases is checked.
+
+Guarantees:
+
+1. The result of an access counts only if the home had the id that this process found first, both before and after the
+   access. Otherwise, the access fails, also if it has found that a record does not exist.
+2. Nothing is changed in a home that has another id, or no id, before the access.
+
+Not guaranteed: An access during which the storage is replaced and restored, so that both checks find the true storage.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from workspace.files.layout import Layout
+from workspace.files.private_files import open_directory, read_private_file
+from workspace.root_identities import RootIdentities
+
+
+class HomeIdentity:
+    """The id of a home, which must not change while this process runs.
+
+    Args:
+        layout: The paths of the home.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._identities = RootIdentities(None)
+
+    @contextmanager
+    def checked(self) -> Iterator[None]:
+        """Check the home before and after the block.
+
+        Raises:
+            RootUnavailableError: If the home has another id, or no id.
+            OSError: If the id cannot be read.
+        """
+        self._check()
+        try:
+            yield
+        finally:
+            self._check()
+
+    def _check(self) -> None:
+        self._identities.check(str(self._layout.root), read_root_id(self._layout))
+
+
+def read_root_id(layout: Layout) -> str | None:
+    """Return the id that a root contains. None if it has none.
+
+    Raises:
+        OSError: If the id cannot be read.
+    """
+    try:
+        with open_directory(layout.own) as own:
+            return read_private_file(layout.marker.name, own).decode("ascii", "replace")
+    except FileNotFoundError:
+        return None

@@ -1,8 +1,8 @@
-"""What the running gateway keeps for the gateway that replaces it: its settings and its credentials.
+"""What the running gateway keeps for the gateway that replaces it: settings, credentials and ids of roots.
 
 After a reload that is refused, the files contain settings or credentials with which no gateway can start. The watcher
 does not read files itself, because that may block. So each gateway keeps what it has accepted in memory that it shares
-with its watcher.
+with its watcher. The ids of the roots tell the new gateway whether other storage was mounted in place of the workspace.
 """
 
 import hashlib

@@ -12,7 +12,7 @@ SIGHUP                  Reloads workspaces and authentication methods
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, fields, replace
 
@@ -84,6 +84,7 @@ class FromWatcher:
         reloads: Whether a reload was requested since the start of the watcher.
         tls_contents: The TLS certificates that a gateway used last.
         backend_credentials: The credentials for backends that a gateway used last.
+        root_ids: The ids of the roots that a gateway used last, if session records are files.
     """
 
     signs: LifeSigns
@@ -93,6 +94,7 @@ class FromWatcher:
     reloads: bool
     tls_contents: KeptValue
     backend_credentials: KeptValue
+    root_ids: KeptValue
 
 
 async def serve(configuration: Configuration, log_output: LogOutput, watcher: FromWatcher) -> None:
@@ -130,7 +132,7 @@ async def _serve(
     log_risks(settings)
     async with AsyncExitStack() as stack:
         audit = Audit(stack.enter_context(open_audit_log(settings, replaces_gateway=before is not None)))
-        stores = open_stores(settings, workspaces)
+        stores = open_stores(settings, workspaces, watcher.root_ids)
         if settings.impersonation:
             check_impersonation(settings, workspaces)
         config = config_for(settings, workspaces, spark)
@@ -175,7 +177,7 @@ async def _serve(
             reload.set()  # the former gateway may have been lost in the reload
         opening = asyncio.create_task(configuration.open_missing_methods(gateway.reload))
         stack.callback(opening.cancel)
-        await _reload_on_request(configuration, reload, gateway, audit)
+        await _reload_on_request(configuration, reload, gateway, audit, stores.keep_root_ids)
 
 
 async def _beat(signs: LifeSigns) -> None:
@@ -214,13 +216,18 @@ def _at_addresses_of(before: Identity, config: GatewayConfig) -> GatewayConfig:
 
 
 async def _reload_on_request(
-    configuration: Configuration, reload: asyncio.Event, gateway: Gateway, audit: Audit
+    configuration: Configuration,
+    reload: asyncio.Event,
+    gateway: Gateway,
+    audit: Audit,
+    keep_root_ids: Callable[[], None],
 ) -> None:
     while True:
         await reload.wait()
         reload.clear()
         audit.log.reopen()
         changed = await configuration.reload(gateway.reload)
+        keep_root_ids()
         audit.administrative_act("reload_configuration", details=reload_details(changed))
 
 

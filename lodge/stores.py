@@ -1,11 +1,15 @@
 """Opens the storage of session records, leases, session locations and remembered schemas."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gateway.connections.kept_contents import KeptContents
 from lodge.errors import StartError
 from lodge.settings import ReapSettings, ServeSettings
 from lodge.workspace_settings import open_locations, open_schema_segments
+from workspace.files.home_identity import read_root_id
+from workspace.files.layout import Layout
 from workspace.files.leases import FileLeases
 from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations
@@ -21,6 +25,10 @@ if TYPE_CHECKING:
     from workspace.kubernetes.connection import Connection
 
 
+def _do_nothing() -> None:
+    return
+
+
 @dataclass(frozen=True, slots=True)
 class Stores:
     """The storage that the gateways and reapers of one Lodge installation share.
@@ -31,6 +39,8 @@ class Stores:
         locations: The session locations. They are already initialised.
         schema_segments: The schemas of scanned files that the gateways share.
         kubernetes: The connection to the API server, or None if records and leases are stored in files.
+        keep_root_ids: Keeps the ids of the roots for the gateway that replaces this one. It must be called again after
+            the workspace has moved.
     """
 
     records: SessionRecords
@@ -38,12 +48,21 @@ class Stores:
     locations: SessionLocations
     schema_segments: SchemaSegments
     kubernetes: "Connection | None"
+    keep_root_ids: Callable[[], None] = _do_nothing
 
 
-def open_stores(settings: ReapSettings, workspaces: Workspaces) -> Stores:
+def open_stores(
+    settings: ReapSettings, workspaces: Workspaces, root_ids: KeptContents[Mapping[str, str]] | None = None
+) -> Stores:
     """Open the storage that the settings specify.
 
-    Creates Lodge's own directories if they are missing.
+    For a gateway, creates Lodge's own directories if they are missing. A reaper never turns an empty directory into the
+    home of session records, because the true storage may only be missing for a while.
+
+    Args:
+        settings: The settings of a gateway or of a reaper.
+        workspaces: The configured workspaces.
+        root_ids: Keeps the ids of roots for the gateway that replaces this one. It is needed if records are files.
 
     Raises:
         StartError: If the storage cannot be used.
@@ -52,7 +71,7 @@ def open_stores(settings: ReapSettings, workspaces: Workspaces) -> Stores:
     try:
         if settings.records == "kubernetes":
             return _on_kubernetes(settings, workspace)
-        return _on_files(workspace)
+        return _on_files(workspace, root_ids, may_create=isinstance(settings, ServeSettings))
     except (RootError, RecordsUnavailableError) as error:
         raise StartError(f"The workspace [{workspace.name}] cannot be used: {error}") from None
     except OSError as error:
@@ -61,11 +80,21 @@ def open_stores(settings: ReapSettings, workspaces: Workspaces) -> Stores:
         ) from None
 
 
-def _on_files(workspace: Workspace) -> Stores:
-    locations = FileSessionLocations(workspace.root, home_of(workspace.root))
+def _on_files(workspace: Workspace, kept: KeptContents[Mapping[str, str]] | None, *, may_create: bool) -> Stores:
+    seen_ids = (None if kept is None else kept.read()) or {}
+    locations = FileSessionLocations(workspace.root, home_of(workspace.root), seen_ids=seen_ids)
+    home = locations.home
+    if not may_create and read_root_id(Layout(home)) is None:
+        raise StartError(
+            f"The workspace [{workspace.name}] cannot be used: [{home}] contains no session records. If its storage is "
+            "missing, mount it. If it is new, start a gateway first, which creates them."
+        )
     locations.initialise()
-    segments = open_schema_segments(workspace)
-    return Stores(FileSessionRecords(locations.home), FileLeases(locations.home), locations, segments, None)
+    keep_root_ids = _do_nothing if kept is None else lambda: kept.write(locations.seen_ids)
+    keep_root_ids()
+    root_id = locations.seen_ids[str(home)]
+    records, leases = FileSessionRecords(home, root_id=root_id), FileLeases(home, root_id)
+    return Stores(records, leases, locations, open_schema_segments(workspace), None, keep_root_ids)
 
 
 def _on_kubernetes(settings: ReapSettings, workspace: Workspace) -> Stores:

@@ -149,6 +149,7 @@ class Watcher:
         self._tls_contents = KeptValue()
         self._backend_credentials = KeptValue()
         self._authentication_sources = KeptValue()
+        self._root_ids = KeptValue()
         self._before: Identity | None = None
         self._pulse = Pulse(_PERIOD_SECONDS)
         self._memory_kills = MemoryKills()
@@ -368,6 +369,7 @@ class Watcher:
             self._was_reload_requested,
             self._tls_contents,
             self._backend_credentials,
+            self._root_ids,
         )
         memory = SourceMemory(self._authentication_sources)
         configuration = Configuration(*self._current_settings(), self._read_settings, self._accepted.write, memory)

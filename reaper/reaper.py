@@ -263,7 +263,8 @@ class Reaper:
         for queue in (self.ends, self.purges):
             queue.retain(frozenset())
         kind = RECORDS if isinstance(error, RecordsUnavailableError) else STORAGE
-        self.holds.begin(ROOT if isinstance(error, RootError) else kind, str(error))
+        is_root_wrong = isinstance(error, RootError) or isinstance(error.__cause__, RootError)
+        self.holds.begin(ROOT if is_root_wrong else kind, str(error))
 
     def _select_due(self, decisions: Decisions, snapshot: Snapshot) -> Decisions:
         """Return the decisions without completed work, returned replicas and disproved orphans.

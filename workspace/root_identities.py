@@ -13,7 +13,8 @@ session records are not stored in the roots themselves, the ids of the roots are
 """
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 from workspace.record_store import RecordsUnavailableError
@@ -87,12 +88,18 @@ class RootIdentities:
 
     Args:
         root_ids: The registry of root ids. None if ids are stored only in the roots.
+        seen: The ids that a former process has found, by root.
     """
 
-    def __init__(self, root_ids: RootIds | None) -> None:
+    def __init__(self, root_ids: RootIds | None, seen: Mapping[str, str] = MappingProxyType({})) -> None:
         self._root_ids = root_ids
-        self._seen: dict[str, str] = {}
+        self._seen = dict(seen)
         self._records_id = FILES if root_ids is None else None
+
+    @property
+    def seen(self) -> Mapping[str, str]:
+        """The ids that this process or a former one has found, by root."""
+        return dict(self._seen)
 
     @property
     def are_recorded(self) -> bool:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -75,6 +76,14 @@ def connect(guarded, tokens):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def connect_until_refused(guarded, token):
+    """Connect with a token that has just been revoked, until the gateway has read the file, and return the error."""
+    deadline = time.monotonic() + CLIENT_SECONDS
+    while (answer := connect(guarded, [token])[0]) == 1:
+        assert time.monotonic() < deadline, "the gateway accepts a revoked token"
+    return answer
+
+
 def principals(guarded):
     lines = [json.loads(line) for line in guarded[0].log().splitlines() if line.startswith("{")]
     return {line["principal"] for line in lines if line["event"] == "session_started"}
@@ -91,15 +100,13 @@ def test_token_of_lodge_and_of_the_identity_provider_work(guarded):
 def test_refused_client_reads_the_reason(guarded):
     _, _, provider, tokens, _ = guarded
     revoked = create_token(tokens, "ada")
+    assert connect(guarded, [revoked]) == [1]
     change_token(tokens, revoked)
     expired = provider.flawed_token("ada", Flaw.EXPIRED)
     forged = provider.flawed_token("ada", Flaw.HS256_WITH_PUBLIC_KEY)
-    refused = {
-        None: "it has no credentials",
-        revoked: "the credentials are not valid",
-        forged: "the credentials are not valid",
-        expired: "the credentials have expired",
-    }
-    for error, reason in zip(connect(guarded, refused), refused.values(), strict=True):
+    not_valid = "the credentials are not valid"
+    refused = {None: "it has no credentials", forged: not_valid, expired: "the credentials have expired"}
+    errors = [connect_until_refused(guarded, revoked), *connect(guarded, refused)]
+    for error, reason in zip(errors, [not_valid, *refused.values()], strict=True):
         assert f"The gateway did not authenticate this call: {reason}." in error
         assert "LODGE_UNAUTHENTICATED" in error

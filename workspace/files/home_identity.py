@@ -25,11 +25,12 @@ class HomeIdentity:
 
     Args:
         layout: The paths of the home.
+        root_id: The id of the home. None means the id that is found first.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, root_id: str | None = None) -> None:
         self._layout = layout
-        self._identities = RootIdentities(None)
+        self._identities = RootIdentities(None, {} if root_id is None else {str(layout.root): root_id})
 
     @contextmanager
     def checked(self) -> Iterator[None]:

@@ -60,11 +60,12 @@ class FileLeases:
     Args:
         root: The home of the workspace. It must already be initialised with
             :meth:`workspace.locations.SessionLocations.initialise`.
+        root_id: The id of the home. None means the id that is found first.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, root_id: str | None = None) -> None:
         self._layout = Layout(root)
-        self._home = HomeIdentity(self._layout)
+        self._home = HomeIdentity(self._layout, root_id)
         self._reserve = SpaceReserve(self._layout.reserve)
 
     def renew(self, replica: ReplicaId) -> None:

@@ -75,11 +75,14 @@ class RecordDirectories:
     Args:
         layout: The paths below the root.
         monotonic: A function that returns the current time of a monotonic clock, in seconds.
+        root_id: The id of the root. None means the id that is found first.
     """
 
-    def __init__(self, layout: Layout, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, layout: Layout, monotonic: Callable[[], float] = time.monotonic, root_id: str | None = None
+    ) -> None:
         self._layout = layout
-        self._home = HomeIdentity(layout)
+        self._home = HomeIdentity(layout, root_id)
         self._reserve = SpaceReserve(layout.reserve)
         self._sessions = str(layout.sessions)
         self._monotonic = monotonic

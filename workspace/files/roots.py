@@ -27,7 +27,7 @@ Guarantees:
 Not guaranteed:
 
 - If another file system was mounted in place of a root before the process started, the process may not notice this,
-  unless the id of the root is recorded elsewhere.
+  unless the id of the root is recorded elsewhere or is known from a former process.
 - Two processes with records in files cannot distinguish their records, because such records are in the root itself.
 
 All methods block, and raise OSError if the storage fails.
@@ -36,9 +36,10 @@ All methods block, and raise OSError if the storage fails.
 import hashlib
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from workspace.files.home_identity import read_root_id
 from workspace.files.layout import Layout
@@ -62,11 +63,19 @@ class Roots:
     Args:
         home: The home, as returned by :func:`home_of`.
         root_ids: The registry of root ids. None if ids are stored only in the roots.
+        seen_ids: The ids that a former process has found, by root.
     """
 
-    def __init__(self, home: Path, root_ids: RootIds | None = None) -> None:
+    def __init__(
+        self, home: Path, root_ids: RootIds | None = None, seen_ids: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self._home = Layout(home)
-        self._identities = RootIdentities(root_ids)
+        self._identities = RootIdentities(root_ids, seen_ids)
+
+    @property
+    def seen_ids(self) -> Mapping[str, str]:
+        """The ids that this process or a former one has found, by root."""
+        return self._identities.seen
 
     def add(self, root: Path) -> None:
         """Make a root part of this home.

@@ -19,8 +19,9 @@ Guarantees in addition to the guarantees of :mod:`workspace.locations`:
 Not guaranteed: See :mod:`workspace.files.trash`.
 """
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
+from types import MappingProxyType
 
 from workspace.files.layout import Layout
 from workspace.files.root_locations import RootLocations
@@ -41,15 +42,27 @@ class FileSessionLocations:
         home: The root with the session records and leases (:func:`workspace.files.roots.home_of`). None means
             ``root``.
         root_ids: The registry of root ids. None if ids are stored only in the roots.
+        seen_ids: The ids that a former process has found, by root.
 
     Attributes:
         home: The root with the session records and leases.
     """
 
-    def __init__(self, root: Path, home: Path | None = None, root_ids: RootIds | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        home: Path | None = None,
+        root_ids: RootIds | None = None,
+        seen_ids: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._root = Layout(root).root
         self.home = Layout(self._root if home is None else home).root
-        self._roots = Roots(self.home, root_ids)
+        self._roots = Roots(self.home, root_ids, seen_ids)
+
+    @property
+    def seen_ids(self) -> Mapping[str, str]:
+        """The ids of roots that this process or a former one has found, by root."""
+        return self._roots.seen_ids
 
     def initialise(self) -> None:
         """Create the root and Lodge's own directories if they are missing.

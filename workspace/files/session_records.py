@@ -39,12 +39,17 @@ class FileSessionRecords:
             :meth:`workspace.locations.SessionLocations.initialise`.
         monotonic: A function that returns the current time of a monotonic clock, in seconds.
         poll_seconds: The time that ``watch`` waits between two lists. If listing takes long, it waits longer.
+        root_id: The id of the home. None means the id that is found first.
     """
 
     def __init__(
-        self, root: Path, monotonic: Callable[[], float] = time.monotonic, poll_seconds: float = _POLL_SECONDS
+        self,
+        root: Path,
+        monotonic: Callable[[], float] = time.monotonic,
+        poll_seconds: float = _POLL_SECONDS,
+        root_id: str | None = None,
     ) -> None:
-        self._files = RecordDirectories(Layout(root), monotonic)
+        self._files = RecordDirectories(Layout(root), monotonic, root_id)
         self._index = RecordIndex()
         self._poll_seconds = poll_seconds
 

@@ -158,6 +158,20 @@ def test_gateway_that_dies_often_is_started_again_each_time(start_lodge, connect
         assert restarts(lodge) == times
 
 
+def test_gateway_that_starts_again_waits_for_the_true_storage(start_lodge, connect, spark_server, wait_until):
+    lodge = start_lodge(*LIMIT, backend=spark_server)
+    spark = connect(lodge)
+    create_table(spark)
+    away = lodge.root.rename(lodge.root.with_name("away"))
+    lodge.root.mkdir()
+    os.kill(lodge.gateway_pid, signal.SIGKILL)
+    wait_until(lambda: lodge.log().count('"gateway_process_died"') > 1, "the next gateway refuses to start")
+    assert not list(lodge.root.iterdir())
+    lodge.root.rmdir()
+    away.rename(lodge.root)
+    require_table(spark)
+
+
 def test_reload_during_a_restart_waits_for_the_gateway(start_lodge, spark_server, wait_until):
     lodge = start_lodge(*LIMIT, backend=spark_server)
     os.kill(lodge.gateway_pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Records and leases are never read from, or written to, other storage at their path (workspace.files.home_identity)."""
+"""Records and leases are never read from, or written to, other storage at their path. Numbers are guarantees."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence

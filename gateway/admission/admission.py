@@ -12,7 +12,7 @@ Guarantees:
 4. The replies to failed logins, and to calls above the limits of open calls, are delayed. Therefore, a client that
    repeats them at once does not occupy the gateway.
 5. Logins from network addresses with too many failed logins wait before their credentials are verified, and only two of
-   them are verified at the same time. Clients whose credentials are known do not wait.
+   them are verified at the same time. Clients whose credentials were accepted in the last hour do not wait.
 6. Principals take turns at beginning calls, so many calls of one principal do not delay those of others
    (:mod:`gateway.admission.turns`).
 

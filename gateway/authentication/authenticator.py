@@ -10,6 +10,8 @@ Guarantees:
    or the source of a method has changed. The cache contains keyed hashes of tokens, not the tokens.
 4. Tokens never appear in log events, errors or representations of objects.
 5. The client learns only whether its credentials are missing, invalid or expired. The log contains the reasons.
+6. Credentials that were accepted in the last hour are verified again without a limit, so that a client does not wait
+   because others at its network address fail to log in.
 """
 
 import asyncio
@@ -21,7 +23,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import NamedTuple
 
 import structlog
-from cachetools import TLRUCache
+from cachetools import TLRUCache, TTLCache
 
 from gateway.audit import Audit
 from gateway.authentication.credentials import (
@@ -37,6 +39,7 @@ from gateway.authentication.method import CredentialKind, DeniedError, Method, U
 from gateway.errors import GatewayError, authentication_unavailable, unauthenticated
 
 CACHE_SECONDS = 60.0
+_ACCEPTED_SECONDS = 3600.0
 _CACHED_IDENTITIES = 10_000
 _RESTART_SECONDS = 5.0
 
@@ -81,6 +84,7 @@ class Authenticator:
         self._cache: TLRUCache[bytes, _Cached] = TLRUCache(
             _CACHED_IDENTITIES, ttu=lambda _key, cached, _now: cached.until, timer=time.monotonic
         )
+        self._accepted: TTLCache[bytes, None] = TTLCache(_CACHED_IDENTITIES, _ACCEPTED_SECONDS)
         self._generation = 0
         self._watches: dict[Method, asyncio.Task[None]] = {}
         self._is_started = False
@@ -127,8 +131,8 @@ class Authenticator:
 
         Args:
             context: The context of the RPC.
-            limit_login: A function of the network address of the client. It returns a block in which credentials that
-                are not in the cache are verified.
+            limit_login: A function of the network address of the client. It returns a block in which credentials are
+                verified that were not accepted before.
 
         Raises:
             GatewayError: If the client is not authenticated.
@@ -145,7 +149,8 @@ class Authenticator:
                 cached = self._cache.get(digest)
                 if cached is not None:
                     return cached.identity
-                async with limit_login(context.peer() or ""):
+                is_known = digest in self._accepted
+                async with nullcontext() if is_known else limit_login(context.peer() or ""):
                     return await self._decide(kind, presented, digest, context)
         raise self._refuse(Problem.MISSING, context)
 
@@ -178,10 +183,13 @@ class Authenticator:
                 is_undecided = True
             else:
                 if identity is not None:
+                    self._accepted[digest] = None
                     if generation == self._generation:
                         self._remember(digest, identity, method.max_cache_seconds, started)
                     return identity
                 answers.append(f"{method.kind}: the credentials are not for this method")
+        if not is_undecided:
+            self._accepted.pop(digest, None)
         problem = Problem.UNDECIDED if is_undecided else Problem.EXPIRED if is_expired else Problem.INVALID
         raise self._refuse(problem, context, answers, decider)
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -143,6 +144,33 @@ async def test_known_token_costs_a_request_little() -> None:
 
     assert count_calls(identify_again) < MOST_CALLS
     assert method.asked == 1
+
+
+async def test_guarantee_6_accepted_credentials_are_verified_again_without_a_limit() -> None:
+    method = FixedAnswer(ADA, max_cache_seconds=0)
+    authenticator = Authenticator([method])
+    limited: list[str] = []
+
+    @asynccontextmanager
+    async def limit_login(peer: str) -> AsyncIterator[None]:
+        limited.append(peer)
+        yield
+
+    async def is_limited() -> bool:
+        del limited[:]
+        with suppress(GatewayError):
+            await authenticator.identify(call_with("t"), limit_login)
+        return bool(limited)
+
+    assert [await is_limited() for _ in range(3)] == [True, False, False]
+    authenticator.forget()
+    assert not await is_limited()
+    for undecided in (UndecidedError("no answer"), ADA):
+        method.answer = undecided
+        assert not await is_limited()
+    method.answer = NOT_MINE  # revoked
+    assert [await is_limited() for _ in range(3)] == [False, True, True]
+    assert method.asked == 9
 
 
 async def test_refusals_are_not_cached() -> None:

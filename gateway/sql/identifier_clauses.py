@@ -98,7 +98,7 @@ def evaluate_identifier_clauses(
         dialect: The dialect of the session.
 
     Returns:
-        The parts of each name. Empty if only Spark can compute the name.
+        The parts of each name. Empty if only Spark can compute the name, or if it has too many tokens.
 
     Raises:
         GatewayError: If the values of the statement have too many characters.
@@ -108,7 +108,8 @@ def evaluate_identifier_clauses(
     names: dict[IdentifierClause, tuple[str, ...]] = {}
     known: Sequence[Token] | None = None
     for clause in clauses:
-        value = strings.evaluate(_between(tokens, clause.argument_start, clause.argument_end))
+        argument = _between(tokens, clause.argument_start, clause.argument_end)
+        value = strings.evaluate(argument) if argument else None
         if value is not None:
             names[clause] = parse_name(value, dialect)
             continue
@@ -121,9 +122,13 @@ def evaluate_identifier_clauses(
 
 
 def _between(tokens: Sequence[Token], start: int, end: int) -> Sequence[Token]:
-    """Return the tokens that begin between two offsets."""
+    """Return the tokens that begin between two offsets. Empty if they are too many for a name that Lodge computes.
+
+    Clauses can be inside each other, so reading all of their tokens would take quadratic time.
+    """
     first = bisect_left(tokens, start, key=_start_of)
-    return tokens[first : bisect_left(tokens, end, first, key=_start_of)]
+    last = bisect_left(tokens, end, first, key=_start_of)
+    return tokens[first:last] if last - first <= _MAX_ARGUMENT_TOKENS else ()
 
 
 def _start_of(token: Token) -> int:

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from gateway.sql.change_clauses import find_change_clauses
 from gateway.sql.identifier_clauses import evaluate_identifier_clauses, resolve_identifier_clauses
-from gateway.sql.lexer import Dialect, tokenize
+from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, tokenize
 from gateway.sql.parameters import Parameters
 from gateway.sql.statement_parser import parse_statement
 from gateway.sql.statements import DropTable, IdentifierClause
@@ -104,3 +105,19 @@ def test_many_clauses_take_linear_time(assert_linear_time):
         assert len(evaluate_identifier_clauses(sql, clauses, Parameters.of_statement(sql))) == len(clauses)
 
     assert_linear_time(evaluate, "insert into identifier(?) " * 100, "insert into identifier(?) " * 800)
+
+
+@pytest.mark.parametrize(
+    "unit", ["drop table identifier(f(", "insert into identifier(a(", "create table identifier(('a' || f("]
+)
+def test_clauses_inside_each_other_take_linear_time(assert_linear_time, unit):
+    def evaluate(sql):
+        found = find_change_clauses(sql, DEFAULT_DIALECT)
+        clauses = [clause.name for clause in found if isinstance(clause.name, IdentifierClause)]
+        assert clauses
+        assert not any(evaluate_identifier_clauses(sql, clauses, Parameters.of_statement(sql)).values())
+
+    def nested(depth):
+        return unit * depth + ")" * unit.count("(") * depth
+
+    assert_linear_time(evaluate, nested(500), nested(4000))

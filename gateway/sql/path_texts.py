@@ -9,6 +9,9 @@ Guarantees:
 
 1. The dialect of the session does not need to be known: texts are found as each dialect reads them.
 2. A ``${variable}`` in a text is replaced with :data:`UNKNOWN`. An expression as the value of a path option is unknown.
+3. Spark replaces variables before it reads the statement, so their values can be keywords, quotation marks and ends of
+   comments. In a statement with a variable, every word and every literal therefore counts as a path, in parts that do
+   not contain a variable.
 
 Not guaranteed: paths that Spark computes are not found, for example ``IDENTIFIER(f(x))`` and
 ``EXECUTE IMMEDIATE f(x)``.
@@ -38,10 +41,10 @@ _KEYWORDS = (
     *("declare", "set"),
 )
 _MAY_CONTAIN_PATH = re.compile(
-    rf"{_QUOTED_PART}|\b(?:{'|'.join(_KEYWORDS)})\b|\bwith\b\s*(?:\(|/\*|--|\Z)|://|(?-i:[\u0131\u017f])", re.IGNORECASE
+    rf"{_QUOTED_PART}|\b(?:{'|'.join(_KEYWORDS)})\b|\bwith\b\s*(?:\(|/\*|--|\Z)|://|\$\{{|(?-i:[\u0131\u017f])", re.IGNORECASE
 )
 _NEEDED_WORDS = (
-    *("`", '"', "://", "\u0131", "\u017f", "add", "archive", "copy", "declare", "directory", "file", "identifier"),
+    *("`", '"', "://", VARIABLE_START, "\u0131", "\u017f", "add", "archive", "copy", "declare", "directory", "file", "identifier"),
     *("immediate", "inpath", "jar", "location", "options", "path", "properties", "refresh", "set", "with"),
 )
 _BEFORE_PATH = frozenset(
@@ -62,6 +65,9 @@ _NOT_PATH_KEY = re.compile(r"glob|lookup|files|format", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{[^}]*\}")
 _SEPARATORS = re.compile(r"[\s,;='\"]*+")
 _RAW_WORD = re.compile(r"[^\s,;='\"]*+")
+_WORD_BESIDE_VARIABLE = re.compile(r"[^\s,;='\"`()]++")
+_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
+_MOST_SLASHES_OF_OPERATOR = 2
 _DIALECTS = (DEFAULT_DIALECT, Dialect(double_quoted_identifiers=True))
 _AS_WRITTEN = Dialect(escaped_string_literals=True)
 _SIMPLE_VALUES = frozenset({TokenKind.STRING, TokenKind.NUMBER, TokenKind.QUOTED})
@@ -183,6 +189,8 @@ def _find(sql: str, parameters: Parameters, depth: int, seen: set[str]) -> Itera
         yield from _find_strings(tokens)
         yield from _find_computed_options(tokens, strings)
         yield from _find_raw_texts(sql, tokens)
+        if tokens and VARIABLE_START in sql:
+            yield from _find_beside_variables(sql, tokens)
         inner = [(text, parameters.of_inner_text()) for clause in unknown for text in clause.strings]
         immediates = find_execute_immediate(tokens, parameters, dialect)
         if parameters.has_unknown and any(each.text is None for each in immediates):
@@ -214,8 +222,9 @@ def _find_after_keywords(
     tokens: Sequence[Token], evaluator: StringEvaluator, *, has_parameters: bool
 ) -> Iterator[PathText]:
     """Yield the strings and parameters after keywords such as ``LOCATION``. Spark joins adjacent ones."""
+    end = 0
     for begin, (keyword, first) in enumerate(pairwise(tokens), start=1):
-        if keyword.keyword not in _BEFORE_PATH:
+        if keyword.keyword not in _BEFORE_PATH or begin < end:  # before the end, it is the name of a parameter
             continue
         end = _end_of_text(tokens, begin)
         if all(token.kind is TokenKind.STRING for token in tokens[begin:end]):
@@ -388,6 +397,26 @@ def _raw_words(sql: str, position: int) -> Iterator[str]:
         begin = end_of_run(_SEPARATORS, sql, position)
         position = end_of_run(_RAW_WORD, sql, begin)
         yield sql[begin:position]
+
+
+def _find_beside_variables(sql: str, tokens: Sequence[Token]) -> Iterator[PathText]:
+    """Yield the words and literals of a text with variables, in parts that do not contain a variable."""
+    use = TextUse.VALUE if tokens[0].keyword == "SET" else TextUse.PATH
+    for part in _parts_beside_variables(sql):
+        for match in _WORD_BESIDE_VARIABLE.finditer(part):
+            word = match.group()
+            is_operator = word.count("/") <= _MOST_SLASHES_OF_OPERATOR and not _LETTER_OR_DIGIT.search(word)
+            if ("/" in word or "\\" in word) and not is_operator:
+                yield PathText(word, use)
+                if "\\" in word:
+                    yield PathText(read_string(f"'{word}'") or "", use)
+    for token in tokens:
+        for text in [token.value] if token.kind is TokenKind.QUOTED else _read(token):
+            yield from (PathText(part, use) for part in _parts_beside_variables(text) if "/" in part)
+
+
+def _parts_beside_variables(text: str) -> Sequence[str]:
+    return _replace_variables(text).split(UNKNOWN)
 
 
 def _find_added_path(sql: str, kind_end: int) -> Iterator[PathText]:

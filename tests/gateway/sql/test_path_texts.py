@@ -195,7 +195,50 @@ def test_use_of_an_option(key, use):
 
 
 def test_variables_are_unknown_parts():
-    assert paths("select * from parquet.`${p}/x`") == {f"{UNKNOWN}/x"}
+    assert paths("select * from parquet.`${p}/x`") == {f"{UNKNOWN}/x", "/x"}
+
+
+@pytest.mark.parametrize(
+    ("sql", "found"),
+    [
+        ("create table t using parquet ${k} '/p'", "/p"),
+        (r"create table t using parquet ${k} '\u002fp'", "/p"),
+        ("create table t using parquet ${k} '/p q'", "/p q"),
+        ("create table t using parquet ${k} '/p/${u}'", "/p/"),
+        ("create table t using parquet comment '${k}/p'", "/p"),
+        ("create table t using parquet /* ${k} location '/p' */", "/p"),
+        ("create table t using parquet -- ${k} '/p'", "/p"),
+        (r"select 1 -- ${k} '\u002fp'", "/p"),
+        ("select * from parquet${d}`/p q`", "/p q"),
+        ("${k} jar /p", "/p"),
+        ("insert overwrite ${k} '/*/*/*-*' select 1", "/*/*/*-*"),
+        ("execute immediate 'create table t ${k} \"/p\"'", "/p"),
+    ],
+)
+def test_guarantee_3_words_and_literals_beside_variables_are_paths(sql, found):
+    assert may_contain_path(sql)
+    assert found in paths(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select ${a} / 2, a/b from t where b = '${c}'",
+        "select /* x */ '${a}' /**/ from t",
+        "set a=${b}/p",
+    ],
+)
+def test_operators_beside_variables_are_no_paths(sql):
+    fence = PathFence([Path("/p/w")])
+    assert not any(fence.refuses(found.text, is_value=found.use is TextUse.VALUE) for found in find_path_texts(sql))
+
+
+@pytest.mark.parametrize("unit", [":path ", ":jar", "location :a ", "${a}/b ", "'${a}/b', ", "${"])
+def test_names_of_parameters_and_variables_take_linear_time(assert_linear_time, unit):
+    def find(sql):
+        return list(find_path_texts(sql))
+
+    assert_linear_time(find, "select " + unit * 1000, "select " + unit * 8000)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from lodge.errors import StartError
 from lodge.log_output import LogOutput
 from lodge.memory_protection import forbid_core_dumps
 from lodge.metrics_endpoint import serve_metrics
+from lodge.reaper_process import InheritedRootIds
 from lodge.settings import ReapSettings
 from lodge.stores import Stores, open_stores
 from reaper.audit import ReaperAudit
@@ -26,9 +27,8 @@ from reaper.health import Health
 from reaper.mass_expiry import MassExpiryRule
 from reaper.metrics import Gauges, Metrics
 from reaper.operator import Operator, Pace
-from reaper.reaper import Reaper, ReaperDependencies
+from reaper.reaper import HOME_ERRORS, Reaper, ReaperDependencies
 from workspace.audit_log import AuditLog
-from workspace.root_identities import HomeMovedError
 from workspace.workspaces import Workspaces
 
 _SHORTEST_PERIOD_SECONDS = 0.2
@@ -73,7 +73,8 @@ def pass_period_seconds(settings: ReapSettings) -> float:
 class ReaperProcess:
     """A reaper and its metrics in this process.
 
-    If the home of the workspace moves to another directory, the process replaces its reaper with a new one.
+    If the home of the workspace moves to another directory, or another home is at its path, the process replaces its
+    reaper with a new one, which observes all grace periods again.
 
     Args:
         settings: The settings of the reaper.
@@ -115,7 +116,7 @@ class ReaperProcess:
         Raises:
             StartError: If a component that the reaper needs cannot be used.
         """
-        stores = open_stores(self._settings, self._workspaces)
+        stores = open_stores(self._settings, self._workspaces, InheritedRootIds())
         with ExitStack() as stack:
             endpoint = Health(lambda: self._operator, self._registry).endpoint()
             stack.enter_context(serve_metrics(self._settings.metrics_listen, endpoint, event="reaper_metrics_served"))
@@ -127,9 +128,9 @@ class ReaperProcess:
             while not self._stop.is_set():
                 try:
                     self._run_operator(stores)
-                except HomeMovedError as error:
+                except HOME_ERRORS as error:
                     _log.warning("reaper_followed_home", reason=str(error))
-                    stores = open_stores(self._settings, self._workspaces)
+                    stores = open_stores(self._settings, self._workspaces, InheritedRootIds())
             _log.info("reaper_stopped")
 
     def _run_operator(self, stores: Stores) -> None:

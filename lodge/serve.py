@@ -132,9 +132,10 @@ async def _serve(
     log_risks(settings)
     async with AsyncExitStack() as stack:
         audit = Audit(stack.enter_context(open_audit_log(settings, replaces_gateway=before is not None)))
-        stores = open_stores(settings, workspaces, watcher.root_ids)
+        # In a thread, because a start on slow storage takes long, and the watcher waits only while the event loop responds
+        stores = await asyncio.to_thread(open_stores, settings, workspaces, watcher.root_ids)
         if settings.impersonation:
-            check_impersonation(settings, workspaces)
+            await asyncio.to_thread(check_impersonation, settings, workspaces)
         config = config_for(settings, workspaces, spark)
         config = replace(config, backend_access=replace(config.backend_access, kept=watcher.backend_credentials))
         if config.tls is not None:

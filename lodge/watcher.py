@@ -377,7 +377,7 @@ class Watcher:
 
     def _become_reaper(self) -> None:
         """Run the reaper in the process that was forked for it."""
-        environment = environment_for(*self._current_settings())
+        environment = environment_for(*self._current_settings(), self._root_ids.read())
         os.execve(sys.executable, [sys.executable, "-m", "lodge", "reap"], environment)  # noqa: S606 - no shell
 
 

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 import structlog
 
 from reaper.holds import ROOT, STORAGE
-from reaper.reaper import Reaper
+from reaper.reaper import HOME_ERRORS, Reaper
 from reaper.work_queue import WorkQueue
-from workspace.root_identities import HomeMovedError
 
 PASS_SHARE = 0.2
 HAND_OVER_SECONDS = 5.0
@@ -97,6 +96,7 @@ class Operator:
         Raises:
             HomeMovedError: If the home of the workspace has moved to another directory, so that a new reaper is
                 needed.
+            HomeReplacedError: The same, if another home is at its path.
         """
         for queue, count in ((self.reaper.ends, _ENDS_PER_REMOVAL), (self.reaper.purges, 1)):
             for number in range(self._pace.removals * count):
@@ -139,7 +139,7 @@ class Operator:
             if self.reaper.make_pass(self._pause_seconds):
                 self._has_completed_pass = True
                 due_seconds = self.reaper.due_seconds()
-        except HomeMovedError:
+        except HOME_ERRORS:
             raise
         except Exception:  # noqa: BLE001 - a top loop, in which an unexpected error must not end the clean-up
             self._log.exception("reaper_pass_failed")

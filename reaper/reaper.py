@@ -56,9 +56,12 @@ from workspace.identifiers import ReplicaId, SessionUuid, TableUuid
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
 from workspace.record_store import RecordsUnavailableError, SessionRecords, StoredRecord
-from workspace.root_identities import HomeMovedError, RootError
+from workspace.root_identities import HomeMovedError, HomeReplacedError, RootError
 from workspace.session_end import EndingSession
 from workspace.trash_entries import TrashEntry
+
+HOME_ERRORS = (HomeMovedError, HomeReplacedError)
+"""The errors after which a new reaper is needed."""
 
 _MOST_SINGLE_READS = 5
 """The maximum number of records that are read individually. For more sessions, all records are listed."""
@@ -182,6 +185,7 @@ class Reaper:
         Raises:
             HomeMovedError: If the home of the workspace has moved to another directory, so that a new reaper is
                 needed.
+            HomeReplacedError: The same, if another home is at its path.
         """
         begun_seconds = self._monotonic()
         self._interruptions.note_step(planned_pause_seconds)
@@ -197,9 +201,11 @@ class Reaper:
             if self._was_interrupted():
                 self._restart(forget_silence(self._history))
                 decisions = only_ended(decisions)
-        except HomeMovedError:
+        except HOME_ERRORS:
             raise
         except (RecordsUnavailableError, OSError) as error:
+            if isinstance(error.__cause__, HOME_ERRORS):
+                raise error.__cause__ from None
             self._hold(error)
             return False
         self.holds.end(RECORDS, STORAGE, ROOT)

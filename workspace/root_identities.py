@@ -31,6 +31,7 @@ class RootError(OSError):
 
         RootError
         ├── RootUnavailableError  a root is missing or was replaced by other storage
+        │   └── HomeReplacedError another home is at the path of a home with session records
         ├── RootTakenError        a root belongs to another home or to other session records
         └── HomeMovedError        a home has become part of another home
     """
@@ -45,6 +46,10 @@ class RootError(OSError):
 
 class RootUnavailableError(RootError):
     """Raised if a root is missing or was replaced by other storage."""
+
+
+class HomeReplacedError(RootUnavailableError):
+    """Raised if another home is at the path of a home that contains session records."""
 
 
 class RootTakenError(RootError):
@@ -160,8 +165,13 @@ class RootIdentities:
         except RecordsUnavailableError as error:
             raise RootUnavailableError(f"The recorded id of the root [{root}] cannot be read: {error}") from error
 
-    def check(self, root: str, found: str | None) -> None:
+    def check(self, root: str, found: str | None, *, has_records: bool = False) -> None:
         """Check the id that was found in a root.
+
+        Args:
+            root: The root.
+            found: Its id. None if it has none.
+            has_records: Whether the root contains the session records of this process.
 
         Raises:
             RootUnavailableError: If the root does not have the expected id.
@@ -173,7 +183,8 @@ class RootIdentities:
                 if found is None
                 else f"its id is [{found}], but [{expected}] is expected"
             )
-            raise RootUnavailableError(
+            error = HomeReplacedError if has_records and found is not None else RootUnavailableError
+            raise error(
                 f"The root [{root}] does not contain the storage that Lodge used before: {reason}. Mount or restore "
                 "the original storage."
             )

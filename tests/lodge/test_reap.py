@@ -176,6 +176,19 @@ def test_reaper_does_not_take_an_empty_directory_for_the_workspace(lodge: Any, t
     assert sorted(root.rglob("*")) == before
 
 
+def test_reaper_continues_with_the_home_that_is_at_its_path(lodge: Any, tmp_path: Path, eventually: Eventually) -> None:
+    root, log, away = tmp_path / "tmp", tmp_path / "log", tmp_path / "away"
+    locations = abandoned_sessions(root, 1)
+    root.rename(away)
+    FileSessionLocations(root).initialise()
+    reaping(lodge, root, log)
+    eventually(lambda: lines(log, "reaper_started"), "it starts with the wrong home")
+    root.rename(tmp_path / "wrong")
+    away.rename(root)
+    eventually(lambda: lines(log, "reaper_followed_home"), "it notices the true home")
+    eventually(lambda: not locations.list(), "it reaps in the true home")
+
+
 def test_probes_report_missing_storage(lodge: Any, tmp_path: Path, eventually: Eventually) -> None:
     root, log = tmp_path / "tmp", tmp_path / "log"
     locations = abandoned_sessions(root, 1)

@@ -37,7 +37,7 @@ class HomeIdentity:
         """Check the home before and after the block.
 
         Raises:
-            RootUnavailableError: If the home has another id, or no id.
+            RootUnavailableError: If the home has another id (HomeReplacedError), or no id.
             OSError: If the id cannot be read.
         """
         self._check()
@@ -47,7 +47,7 @@ class HomeIdentity:
             self._check()
 
     def _check(self) -> None:
-        self._identities.check(str(self._layout.root), read_root_id(self._layout))
+        self._identities.check(str(self._layout.root), read_root_id(self._layout), has_records=True)
 
 
 def read_root_id(layout: Layout) -> str | None:

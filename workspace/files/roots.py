@@ -136,7 +136,8 @@ class Roots:
             root_id, records_id = read_root_id(layout), _records_id(layout)
         except OSError as error:
             raise self._unavailable(layout.root, str(error)) from error
-        self._identities.check(str(layout.root), root_id)
+        has_records = layout.root == self._home.root and not self._identities.are_recorded
+        self._identities.check(str(layout.root), root_id, has_records=has_records)
         self._identities.check_records(str(layout.root), records_id)
 
     def _initialise(self, layout: Layout) -> None:

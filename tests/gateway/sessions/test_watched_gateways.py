@@ -22,6 +22,10 @@ from tests.cluster.ports import free_port
 from tests.cluster.processes import DIES_WITH_PARENT
 from tests.held_lock import COMPUTES_WITH_THE_LOCK, HOLDS_THE_LOCK
 from tests.identity.certificates import CertificateAuthority
+from tests.records import a_record
+from workspace.files.session_locations import FileSessionLocations
+from workspace.files.session_records import FileSessionRecords
+from workspace.identifiers import SessionUuid
 
 LIMIT = ("--stall-limit", "2s")
 HARMFUL_STATEMENTS = """
@@ -170,6 +174,31 @@ def test_gateway_that_starts_again_waits_for_the_true_storage(start_lodge, conne
     lodge.root.rmdir()
     away.rename(lodge.root)
     require_table(spark)
+
+
+def test_reaper_that_starts_again_waits_for_the_true_storage(start_lodge, connect, spark_server, tmp_path, wait_until):
+    times = ("--lease-duration", "2s", "--grace-period", "1s")
+    lodge = start_lodge(*LIMIT, *times, backend=spark_server, reaper="--reaper")
+    create_table(connect(lodge))
+    away, other = lodge.root.with_name("away"), lodge.root.with_name("other")
+    locations = FileSessionLocations(other)
+    locations.initialise()
+    abandoned = a_record(1)
+    FileSessionRecords(other).create(abandoned)
+    locations.create(abandoned.session_uuid)
+    before = sorted(other.rglob("*"))
+    lodge.root.rename(away)
+    other.rename(lodge.root)
+    wait_until(lambda: '"reaper_process_started"' in lodge.log(), "the reaper runs")
+    started = [json.loads(line) for line in lodge.log().splitlines() if '"reaper_process_started"' in line]
+    os.kill(started[-1]["pid"], signal.SIGKILL)
+    wait_until(lambda: lodge.log().count('"reaper_process_died"') > 2, "the next reapers refuse to start")
+    lodge.root.rename(other)
+    away.rename(lodge.root)
+    assert sorted(other.rglob("*")) == before
+    orphan = FileSessionLocations(lodge.root).create(SessionUuid(str(uuid.uuid4())))
+    wait_until(lambda: not orphan.exists(), "a reaper works")
+    assert len(lodge.locations()) == 1
 
 
 def test_reload_during_a_restart_waits_for_the_gateway(start_lodge, spark_server, wait_until):

@@ -1,7 +1,7 @@
 """What the reaper process that `lodge serve` starts gets from it: its settings, and the ids of the roots.
 
-The settings are in a configuration file, because the kernel limits an environment variable to 128 KiB. A setting such as
-``principal_backend`` can be longer. The file is in memory, and the process inherits its descriptor.
+The settings are in a configuration file, because the kernel limits an environment variable to 128 KiB. A setting such
+as ``principal_backend`` can be longer. The file is in memory, and the process inherits its descriptor.
 """
 
 import json
@@ -14,7 +14,6 @@ import yaml
 from lodge.audit_log import audit_destination
 from lodge.settings import CONFIG_VARIABLE, ENVIRONMENT_PREFIX, ReapSettings, ServeSettings
 from workspace.workspaces import Workspaces
-
 
 _ROOT_IDS_VARIABLE = "_LODGE_ROOT_IDS"
 

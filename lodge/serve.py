@@ -132,7 +132,7 @@ async def _serve(
     log_risks(settings)
     async with AsyncExitStack() as stack:
         audit = Audit(stack.enter_context(open_audit_log(settings, replaces_gateway=before is not None)))
-        # In a thread, because a start on slow storage takes long, and the watcher waits only while the event loop responds
+        # In a thread: on slow storage, this takes long, and the watcher waits only while the event loop responds
         stores = await asyncio.to_thread(open_stores, settings, workspaces, watcher.root_ids)
         if settings.impersonation:
             await asyncio.to_thread(check_impersonation, settings, workspaces)

@@ -41,11 +41,24 @@ _KEYWORDS = (
     *("declare", "set"),
 )
 _MAY_CONTAIN_PATH = re.compile(
-    rf"{_QUOTED_PART}|\b(?:{'|'.join(_KEYWORDS)})\b|\bwith\b\s*(?:\(|/\*|--|\Z)|://|\$\{{|(?-i:[\u0131\u017f])", re.IGNORECASE
+    rf"{_QUOTED_PART}|\b(?:{'|'.join(_KEYWORDS)})\b|\bwith\b\s*(?:\(|/\*|--|\Z)|://|\$\{{|(?-i:[\u0131\u017f])",
+    re.IGNORECASE,
 )
 _NEEDED_WORDS = (
-    *("`", '"', "://", VARIABLE_START, "\u0131", "\u017f", "add", "archive", "copy", "declare", "directory", "file", "identifier"),
-    *("immediate", "inpath", "jar", "location", "options", "path", "properties", "refresh", "set", "with"),
+    *("`", '"', "://", VARIABLE_START, "\u0131", "\u017f", "add", "archive", "copy", "declare", "directory", "file"),
+    *(
+        "identifier",
+        "immediate",
+        "inpath",
+        "jar",
+        "location",
+        "options",
+        "path",
+        "properties",
+        "refresh",
+        "set",
+        "with",
+    ),
 )
 _BEFORE_PATH = frozenset(
     {

@@ -14,6 +14,7 @@ Guarantees:
 4. Scans whose options a client has made are not planned (:mod:`gateway.scans.scan_sources`).
 5. A principal lists at most ``MAX_LISTINGS`` directories of a workspace at the same time. Further scans of the
    principal wait, and occupy no thread. A listing ends if its statement ends or fails.
+6. The schemas and lists of files of a statement with several scans have at most ``MAX_PLANNED_BYTES``.
 
 Scans with a declared schema are not planned, because they need no discovery.
 
@@ -43,7 +44,7 @@ from engine.schema import TupleSchema
 from engine.spark import to_spark_schema
 from engine.storage.listed_file import ListedFile
 from gateway.backend_session import BackendSession, OnProgress
-from gateway.errors import ScanFailedError, storage_unavailable
+from gateway.errors import GatewayError, ScanFailedError, storage_unavailable
 from gateway.file_systems import file_systems
 from gateway.pools import Pool
 from gateway.scans.discovery_job import find_place, find_schemas
@@ -70,6 +71,12 @@ _WITHOUT_EFFECT = frozenset({"partition_bytes", "discovery", "sample_files", "sp
 
 MAX_LISTINGS = 4
 """How many directories of a workspace the gateway lists for one principal at the same time."""
+
+MAX_PLANNED_BYTES = 32 * 1024 * 1024
+"""How many bytes of schemas and lists of files a statement with several scans may have.
+
+The size of one scan is limited by the size of a message to the backend.
+"""
 
 log = structlog.get_logger(__name__)
 
@@ -135,11 +142,12 @@ class ScanPlanner:
             What is known about the scans of the gateway's workspaces.
 
         Raises:
-            GatewayError: If a file cannot be listed or examined, the schemas of two files conflict, or the backend
-                cannot run the engine.
+            GatewayError: If a file cannot be listed or examined, the schemas of two files conflict, the backend cannot
+                run the engine, or the schemas and lists of files of several scans are too large together.
         """
         await self._engines.require(session.backend)
-        summaries = []
+        summaries: list[ScanSummary] = []
+        planned_bytes = 0
         is_persisting = session.backend.server_side_session_id in self._persisting
         for scan in scans:
             source = scan.read.data_source
@@ -149,6 +157,9 @@ class ScanPlanner:
                 source.options[SINGLE_USE] = secrets.token_hex(8)
             if self._lists_files and not source.schema:
                 summaries.append(await self._plan(scan, session, spark_formats))
+                planned_bytes += scan.ByteSize()
+                if planned_bytes > MAX_PLANNED_BYTES and len(summaries) > 1:
+                    raise _too_large()
             else:
                 sign_scan(source)
                 summaries.append(summarize_unplanned(scan, ScanSource.from_options(source.options)))
@@ -347,6 +358,17 @@ def _replace(relation: Relation, split: FileSplit, workspace: str, planned: _Pla
     found = build_relation(split, workspace, planned.columns, rest)
     found.common.CopyFrom(relation.common)
     relation.CopyFrom(found)
+
+
+def _too_large() -> GatewayError:
+    reason = f"the schemas and lists of files of its scans have more than {MAX_PLANNED_BYTES:,} bytes"
+    return GatewayError(
+        "LODGE_PLAN_TOO_LARGE",
+        "54001",
+        f"The gateway does not plan this statement: {reason}. Read fewer files in one statement, for example by storing "
+        "a part of them in a temporary table.",
+        {"reason": reason, "limit": str(MAX_PLANNED_BYTES)},
+    )
 
 
 def _scan_failed(report: ErrorReport, lines: str) -> ScanFailedError:

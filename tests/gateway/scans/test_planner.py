@@ -15,6 +15,7 @@ from engine.scan_signature import SIGNATURE
 from engine.schema import TupleSchema
 from engine.storage.listed_file import ListedFile
 from gateway.backend_rows import decode_rows
+from gateway.errors import GatewayError
 from gateway.scans.planner import MAX_LISTINGS, ScanPlanner, SessionScans
 from gateway.scans.scan_sources import source_in
 from gateway.storage import make_workspace_reads
@@ -67,6 +68,23 @@ def options_of(workspaces):
 async def plan(workspaces, scan, *, lists_files=True):
     planner = ScanPlanner(make_workspace_reads(), lambda known, discovered: None, lists_files=lists_files)
     await SessionScans(planner, Principal("ann"), BackendWithEngine(), workspaces).plan([scan])
+
+
+async def test_many_scans_of_one_statement_have_a_limit(workspaces, monkeypatch):  # 6
+    source = source_in(workspaces, workspaces.by_name["dfs"], "a.csv")
+    (workspaces.by_name["dfs"].root / "a.csv").write_text("a\n1\n")
+    scans = [relation(source.to_options()) for _ in range(3)]
+    planner = ScanPlanner(make_workspace_reads(), lambda known, discovered: None)
+    session = SessionScans(planner, Principal("ann"), BackendWithEngine(), workspaces)
+    await session.plan(scans[:1])
+    size_bytes = scans[0].ByteSize()
+    monkeypatch.setattr("gateway.scans.planner.MAX_PLANNED_BYTES", size_bytes - 1)
+    await session.plan(scans[1:2])  # a single scan has no limit
+    monkeypatch.setattr("gateway.scans.planner.MAX_PLANNED_BYTES", 2 * size_bytes + 1)
+    await session.plan([relation(source.to_options()) for _ in range(2)])
+    with pytest.raises(GatewayError, match="does not plan this statement") as refused:
+        await session.plan([relation(source.to_options()) for _ in range(3)])
+    assert refused.value.condition == "LODGE_PLAN_TOO_LARGE"
 
 
 @pytest.mark.parametrize("lists_files", [True, False])

@@ -29,6 +29,7 @@ from reaper.metrics import Gauges, Metrics
 from reaper.operator import Operator, Pace
 from reaper.reaper import HOME_ERRORS, Reaper, ReaperDependencies
 from workspace.audit_log import AuditLog
+from workspace.files.leases import running_replicas
 from workspace.workspaces import Workspaces
 
 _SHORTEST_PERIOD_SECONDS = 0.2
@@ -136,7 +137,8 @@ class ReaperProcess:
     def _run_operator(self, stores: Stores) -> None:
         if stores.kubernetes is None:
             confirmation = confirmation_reader(self._workspaces)
-            self._new_operator(stores, replace(self._dependencies, confirmation=confirmation)).run()
+            dependencies = replace(self._dependencies, confirmation=confirmation, running=running_replicas)
+            self._new_operator(stores, dependencies).run()
             return
 
         from lodge.reap_on_kubernetes import KubernetesReaper  # noqa: PLC0415 - slow to load

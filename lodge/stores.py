@@ -11,6 +11,7 @@ from lodge.workspace_settings import open_locations, open_schema_segments
 from workspace.files.home_identity import read_root_id
 from workspace.files.layout import Layout
 from workspace.files.leases import FileLeases
+from workspace.files.processes import describe_own_process
 from workspace.files.roots import home_of
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
@@ -93,7 +94,8 @@ def _on_files(workspace: Workspace, kept: KeptContents[Mapping[str, str]] | None
     keep_root_ids = _do_nothing if kept is None else lambda: kept.write(locations.seen_ids)
     keep_root_ids()
     root_id = locations.seen_ids[str(home)]
-    records, leases = FileSessionRecords(home, root_id=root_id), FileLeases(home, root_id)
+    process = describe_own_process() if may_create else ""
+    records, leases = FileSessionRecords(home, root_id=root_id), FileLeases(home, root_id, process)
     return Stores(records, leases, locations, open_schema_segments(workspace), None, keep_root_ids)
 
 

@@ -50,7 +50,7 @@ from reaper.interruptions import Interruptions
 from reaper.mass_expiry import NEVER, MassExpiry, MassExpiryRule, evaluate_mass_expiry
 from reaper.removals import Release, Removals
 from reaper.reports import MassExpiryConfirmed, PassResult, Report, ReportHandler
-from reaper.snapshot_reader import Hosts, SnapshotReader
+from reaper.snapshot_reader import Hosts, Running, SnapshotReader, find_none
 from reaper.work_queue import Rest, Work, WorkKey, WorkQueue
 from workspace.identifiers import ReplicaId, SessionUuid, TableUuid
 from workspace.leases import Leases
@@ -75,6 +75,7 @@ class ReaperDependencies:
         read_records: A function that returns all session records, possibly with a small delay. None to read the record
             storage in each pass.
         hosts: A function that returns the known state of the replicas' hosts.
+        running: A function that returns which of some replicas certainly run, given their renewal marks.
         release: A function that releases a session at its backend.
         confirmation: A function that returns the token with which an operator has confirmed a mass expiry.
         mass_expiry: The condition for a hold because of a mass expiry.
@@ -86,6 +87,7 @@ class ReaperDependencies:
 
     read_records: Callable[[], Sequence[StoredRecord]] | None = None
     hosts: Callable[[], Hosts] = Hosts
+    running: Running = find_none
     release: Release = lambda record: None
     confirmation: Callable[[], str | None] = lambda: None
     mass_expiry: MassExpiryRule = NEVER
@@ -152,6 +154,7 @@ class Reaper:
             monotonic=monotonic,
             log=log,
             on_step=self._interruptions.note_step,
+            running=dependencies.running,
         )
         self._stopping = threading.Event()
         self._removals = Removals(

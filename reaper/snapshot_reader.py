@@ -26,6 +26,13 @@ from workspace.trash_entries import TrashEntry
 
 STORAGE_SHARE = 0.25
 
+Running = Callable[[Mapping[ReplicaId, RenewalMark]], Set[ReplicaId]]
+
+
+def find_none(_leases: Mapping[ReplicaId, RenewalMark]) -> Set[ReplicaId]:
+    """Return no replica, because it is not known which of them run."""
+    return frozenset()
+
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
@@ -65,6 +72,8 @@ class SnapshotReader:
         monotonic: A function that returns the current time of a monotonic clock, in seconds.
         log: The logger for locations whose contents cannot be determined.
         on_step: A function that is called whenever the storage has answered.
+        running: A function that returns which of some replicas certainly run, given their renewal marks. They are not
+            lost, whatever keeps them from renewing their leases.
     """
 
     def __init__(
@@ -79,6 +88,7 @@ class SnapshotReader:
         monotonic: Callable[[], float],
         log: structlog.typing.FilteringBoundLogger,
         on_step: Callable[[], object] = lambda: None,
+        running: Running = find_none,
     ) -> None:
         self._read_records = read_records
         self._leases = leases
@@ -88,6 +98,8 @@ class SnapshotReader:
         self._monotonic = monotonic
         self._log = log
         self._on_step = on_step
+        self._running = running
+        self._silent: Set[ReplicaId] = frozenset()
         self._tables = TableDirectories(locations, on_step)
         self._logged: Set[SessionUuid] = frozenset()
         self._storage: _Storage | None = None
@@ -114,7 +126,7 @@ class SnapshotReader:
         with self._observing:
             self._named = named_replicas(records)
             self._observer.observe(leases, self._named, ended_seconds)
-            lost = self._observer.lost(begun_seconds)
+            lost = self._without_running(self._observer.lost(begun_seconds), leases)
             lease_changes = self._observer.changes()
         return Snapshot(
             locations=storage.locations,
@@ -145,7 +157,19 @@ class SnapshotReader:
         self._on_step()
         with self._observing:
             self._observer.observe(leases, self._named, self._monotonic())
-            return self._observer.lost(begun_seconds)
+            return self._without_running(self._observer.lost(begun_seconds), leases)
+
+    def _without_running(self, lost: Set[ReplicaId], leases: Mapping[ReplicaId, RenewalMark]) -> Set[ReplicaId]:
+        """Return the lost replicas whose process may have ended, and log the others once until this changes."""
+        running = self._running({replica: leases[replica] for replica in lost & leases.keys()})
+        for replica in running - self._silent:
+            self._log.warning(
+                "silent_replica_runs",
+                replica=replica,
+                reason="Its process runs, but does not renew its lease. Check the storage that this gateway sees.",
+            )
+        self._silent = running
+        return lost - running
 
     def observe_leases(self, leases: Mapping[ReplicaId, RenewalMark]) -> None:
         """Record the leases from a watch, between two snapshots.

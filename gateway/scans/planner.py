@@ -365,8 +365,8 @@ def _too_large() -> GatewayError:
     return GatewayError(
         "LODGE_PLAN_TOO_LARGE",
         "54001",
-        f"The gateway does not plan this statement: {reason}. Read fewer files in one statement, for example by storing "
-        "a part of them in a temporary table.",
+        f"The gateway does not plan this statement: {reason}. Read fewer files in one statement, for example by "
+        "storing a part of them in a temporary table.",
         {"reason": reason, "limit": str(MAX_PLANNED_BYTES)},
     )
 

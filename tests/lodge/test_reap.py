@@ -6,6 +6,8 @@ import sys
 import urllib.error
 import urllib.request
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,14 @@ import pytest
 
 from lodge.reap import pass_period_seconds
 from lodge.settings import ReapSettings
+from tests.cluster.processes import DIES_WITH_PARENT
 from tests.fixture_types import Eventually
+from tests.own_mounts import run
 from tests.records import a_record
 from tests.workspace.in_memory_root_ids import InMemoryRootIds
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords
-from workspace.identifiers import SessionUuid
+from workspace.identifiers import ReplicaId, SessionUuid
 
 
 @pytest.mark.parametrize(
@@ -174,6 +178,51 @@ def test_reaper_does_not_take_an_empty_directory_for_the_workspace(lodge: Any, t
     assert done.returncode == 1
     assert f"The workspace [dfs.tmp] cannot be used: [{root}] contains no session records." in done.stderr
     assert sorted(root.rglob("*")) == before
+
+
+@pytest.mark.needs_root
+def test_session_survives_storage_that_fails_for_its_gateway_only(
+    lodge: Any, tmp_path: Path, eventually: Eventually
+) -> None:
+    root, log, gateway_log = tmp_path / "tmp", tmp_path / "log", tmp_path / "gateway-log"
+    root.mkdir()
+    times = ("--lease-duration=1s", f"--workspace=dfs.tmp={root.as_uri()}")
+    with private_mount_of(
+        root, "serve", "--no-reaper", "--backend=sc://127.0.0.1:1", *times, log=gateway_log
+    ) as gateway:
+        eventually(lambda: lines(gateway_log, "gateway_started"), "the gateway runs")
+        replica = ReplicaId(lines(gateway_log, "gateway_started")[0]["replica"])
+        record = a_record(1, backend="sc://127.0.0.1:1", holders=frozenset({replica}))
+        FileSessionRecords(root).create(record)
+        locations = FileSessionLocations(root)
+        location = locations.create(record.session_uuid)
+        run("nsenter", f"--target={gateway.pid}", "--mount", "--", "mount", "-o", "remount,bind,ro", root)
+        reaping(lodge, root, log, "--lease-duration=1s")
+        eventually(lambda: lines(log, "silent_replica_runs"), "the reaper notices that the gateway runs")
+        orphan = locations.create(SessionUuid(str(uuid.uuid4())))
+        eventually(lambda: not orphan.exists(), "grace periods end")
+        assert location.exists()
+        assert len(FileSessionRecords(root).list()) == 1
+    eventually(lambda: not location.exists(), "the session of the dead gateway is ended")
+
+
+@contextmanager
+def private_mount_of(root: Path, *arguments: str, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run ``lodge`` with a mount of a directory that other processes do not see."""
+    mount = 'mount --bind "$0" "$0" && exec "$@"'
+    command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", mount, str(root)]
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [*DIES_WITH_PARENT, *command, sys.executable, "-m", "lodge", *arguments],
+            cwd=root.parent,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_reaper_continues_with_the_home_that_is_at_its_path(lodge: Any, tmp_path: Path, eventually: Eventually) -> None:

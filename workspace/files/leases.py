@@ -19,7 +19,8 @@ Guarantees:
 6. :meth:`FileLeases.check_writable` fails if a new record of usual size cannot be written. It leaves no file, because
    a root with files for leases never becomes part of another home (:mod:`workspace.files.roots`).
 7. A renewal succeeds also if the file of the lease cannot be overwritten, provided that it can be replaced.
-8. If the storage was replaced by other storage, every operation fails (:mod:`workspace.files.home_identity`).
+8. The renewal mark of a gateway also identifies its process (:func:`running_replicas`).
+9. If the storage was replaced by other storage, every operation fails (:mod:`workspace.files.home_identity`).
 
 Not guaranteed:
 
@@ -29,7 +30,7 @@ Not guaranteed:
 """
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -44,6 +45,7 @@ from workspace.files.private_files import (
     scan_directory,
     write_private_file,
 )
+from workspace.files.processes import is_running
 from workspace.files.space_reserve import SpaceReserve, is_full
 from workspace.identifiers import ReplicaId, check_replica_id, is_replica_id
 from workspace.leases import STOPPED, LeaseStoppedError, RenewalMark
@@ -61,18 +63,20 @@ class FileLeases:
         root: The home of the workspace. It must already be initialised with
             :meth:`workspace.locations.SessionLocations.initialise`.
         root_id: The id of the home. None means the id that is found first.
+        process: The process that renews a lease (:mod:`workspace.files.processes`). Empty if it is not known.
     """
 
-    def __init__(self, root: Path, root_id: str | None = None) -> None:
+    def __init__(self, root: Path, root_id: str | None = None, process: str = "") -> None:
         self._layout = Layout(root)
         self._home = HomeIdentity(self._layout, root_id)
         self._reserve = SpaceReserve(self._layout.reserve)
+        self._process = process
 
     def renew(self, replica: ReplicaId) -> None:
         """Create the lease of a replica or, if it exists, change its renewal mark."""
         check_replica_id(replica)
         with self._convert_errors(), open_directory(self._layout.leases) as leases:
-            mark = secrets.token_hex(16)
+            mark = f"{secrets.token_hex(16)} {self._process}".rstrip()
             if not _overwrite(replica, mark, leases):
                 self._write(replica, mark)
             # Checked after the change: a renewal that succeeds was complete before the lease was stopped.
@@ -135,6 +139,15 @@ class FileLeases:
             raise RecordsUnavailableError(
                 None, f"The leases in [{self._layout.leases}] cannot be used now: {error}. Check the storage."
             ) from error
+
+
+def running_replicas(leases: Mapping[ReplicaId, RenewalMark]) -> Set[ReplicaId]:
+    """Return the replicas whose process certainly runs, although they may not renew their leases.
+
+    Args:
+        leases: The renewal marks, by replica.
+    """
+    return {replica for replica, mark in leases.items() if is_running(mark.partition(" ")[2])}
 
 
 def _overwrite(name: str, content: str, leases: int) -> bool:

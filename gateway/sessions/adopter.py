@@ -180,6 +180,7 @@ class Adopter:
             pause_seconds, waiting_before = self._patience_seconds, 0
             while lost in self._peers.lost:
                 begun_seconds, waiting, rest_seconds = time.monotonic(), waiting_before, 0.0
+                chosen_before = set(adoption.chosen_replicas)
                 try:
                     listing = await self._storage.read(self._list, lost, adoption)
                     await self._confirm_losses()
@@ -196,7 +197,8 @@ class Adopter:
                 except Exception as error:  # a top loop, see guarantee 4
                     is_expected = isinstance(error, GatewayError)
                     log.warning("adoption_postponed", replica=lost, reason=str(error), exc_info=not is_expected)
-                has_progress = waiting != waiting_before
+                # Replicas that started after the loss do not know of it. Each of them may be chosen, and stay silent.
+                has_progress = waiting != waiting_before or adoption.chosen_replicas != chosen_before
                 waiting_before = waiting
                 retry_seconds = min(pause_seconds * _RETRY_FACTOR, _LONGEST_RETRY_SECONDS)
                 pause_seconds = self._patience_seconds if has_progress or not waiting else retry_seconds

@@ -94,6 +94,11 @@ class Adoption:
         self._silent: frozenset[ReplicaId] = frozenset()
         self._shares: Mapping[ReplicaId, _Share] = {}
 
+    @property
+    def chosen_replicas(self) -> Set[ReplicaId]:
+        """The replicas that adopt the sessions that were waiting last."""
+        return self._shares.keys()
+
     def start_delay_seconds(self, living: Set[ReplicaId]) -> float:
         """Return how long this replica waits before it reads the sessions for the first time.
 

@@ -46,19 +46,8 @@ _MAY_CONTAIN_PATH = re.compile(
 )
 _NEEDED_WORDS = (
     *("`", '"', "://", VARIABLE_START, "\u0131", "\u017f", "add", "archive", "copy", "declare", "directory", "file"),
-    *(
-        "identifier",
-        "immediate",
-        "inpath",
-        "jar",
-        "location",
-        "options",
-        "path",
-        "properties",
-        "refresh",
-        "set",
-        "with",
-    ),
+    *("identifier", "immediate", "inpath", "jar", "location", "options"),
+    *("path", "properties", "refresh", "set", "with"),
 )
 _BEFORE_PATH = frozenset(
     {

@@ -189,6 +189,7 @@ class Client:
             code, text = outcome.error
             if "OPERATION_NOT_FOUND" in text:
                 method, data = "ExecutePlan", execute_data
+                is_duplicated = True  # the gateway that received it first may still execute it
             elif code in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}:
                 method, data = "ReattachExecute", reattach_data
             else:

@@ -47,6 +47,22 @@ PathChecks.check = changed
 sys.exit(main())
 """
 
+SLOW_STORAGE = """
+import sys, time
+import lodge.serve, lodge.watcher
+from lodge.cli import main
+
+opened = lodge.serve.open_stores
+
+def open_slowly(*arguments):
+    time.sleep(4)
+    return opened(*arguments)
+
+lodge.serve.open_stores = open_slowly
+lodge.watcher._SLOW_SECONDS = 1.0
+sys.exit(main())
+"""
+
 
 def create_table(spark):
     spark.sql("create temporary table t as select 7 as id")
@@ -199,6 +215,15 @@ def test_reaper_that_starts_again_waits_for_the_true_storage(start_lodge, connec
     orphan = FileSessionLocations(lodge.root).create(SessionUuid(str(uuid.uuid4())))
     wait_until(lambda: not orphan.exists(), "a reaper works")
     assert len(lodge.locations()) == 1
+
+
+@pytest.mark.slow
+def test_gateway_on_slow_storage_starts_and_starts_again(start_lodge, wait_until):
+    lodge = start_lodge(*LIMIT, backend="sc://127.0.0.1:1", program=["-c", SLOW_STORAGE])
+    os.kill(lodge.gateway_pid, signal.SIGKILL)
+    wait_until(lambda: lodge.log().count('"gateway_started"') == 2, "the next gateway is ready")
+    assert restarts(lodge) == 1
+    assert '"gateway_stuck"' not in lodge.log()
 
 
 def test_reload_during_a_restart_waits_for_the_gateway(start_lodge, spark_server, wait_until):

@@ -8,8 +8,6 @@ from gateway.connections.kept_contents import KeptContents
 from lodge.errors import StartError
 from lodge.settings import ReapSettings, ServeSettings
 from lodge.workspace_settings import open_locations, open_schema_segments
-from workspace.files.home_identity import read_root_id
-from workspace.files.layout import Layout
 from workspace.files.leases import FileLeases
 from workspace.files.processes import describe_own_process
 from workspace.files.roots import home_of
@@ -57,8 +55,7 @@ def open_stores(
 ) -> Stores:
     """Open the storage that the settings specify.
 
-    For a gateway, creates Lodge's own directories if they are missing. A reaper never turns an empty directory into the
-    home of session records, because the true storage may only be missing for a while.
+    Creates Lodge's own directories if they are missing.
 
     Args:
         settings: The settings of a gateway or of a reaper.
@@ -72,7 +69,7 @@ def open_stores(
     try:
         if settings.records == "kubernetes":
             return _on_kubernetes(settings, workspace)
-        return _on_files(workspace, root_ids, may_create=isinstance(settings, ServeSettings))
+        return _on_files(workspace, root_ids, is_gateway=isinstance(settings, ServeSettings))
     except (RootError, RecordsUnavailableError) as error:
         raise StartError(f"The workspace [{workspace.name}] cannot be used: {error}") from None
     except OSError as error:
@@ -81,20 +78,15 @@ def open_stores(
         ) from None
 
 
-def _on_files(workspace: Workspace, kept: KeptContents[Mapping[str, str]] | None, *, may_create: bool) -> Stores:
+def _on_files(workspace: Workspace, kept: KeptContents[Mapping[str, str]] | None, *, is_gateway: bool) -> Stores:
     seen_ids = (None if kept is None else kept.read()) or {}
     locations = FileSessionLocations(workspace.root, home_of(workspace.root), seen_ids=seen_ids)
     home = locations.home
-    if not may_create and read_root_id(Layout(home)) is None:
-        raise StartError(
-            f"The workspace [{workspace.name}] cannot be used: [{home}] contains no session records. If its storage is "
-            "missing, mount it. If it is new, start a gateway first, which creates them."
-        )
     locations.initialise()
     keep_root_ids = _do_nothing if kept is None else lambda: kept.write(locations.seen_ids)
     keep_root_ids()
     root_id = locations.seen_ids[str(home)]
-    process = describe_own_process() if may_create else ""
+    process = describe_own_process() if is_gateway else ""
     records, leases = FileSessionRecords(home, root_id=root_id), FileLeases(home, root_id, process)
     return Stores(records, leases, locations, open_schema_segments(workspace), None, keep_root_ids)
 

@@ -19,10 +19,10 @@ _ROOT_IDS_VARIABLE = "_LODGE_ROOT_IDS"
 
 
 class InheritedRootIds:
-    """The ids of the roots that a gateway of the same `lodge serve` has found. None if there is no such gateway."""
+    """The ids of the roots that a gateway of the same `lodge serve` has found."""
 
     def read(self) -> Mapping[str, str] | None:
-        """Return the ids, by root."""
+        """Return the ids, by root. None if `lodge serve` has not started this process."""
         text = os.environ.get(_ROOT_IDS_VARIABLE)
         return None if text is None else json.loads(text)
 

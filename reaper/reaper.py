@@ -204,11 +204,10 @@ class Reaper:
             if self._was_interrupted():
                 self._restart(forget_silence(self._history))
                 decisions = only_ended(decisions)
-        except HOME_ERRORS:
-            raise
         except (RecordsUnavailableError, OSError) as error:
-            if isinstance(error.__cause__, HOME_ERRORS):
-                raise error.__cause__ from None
+            root_error = _root_error_of(error)
+            if isinstance(root_error, HOME_ERRORS):
+                raise root_error from None
             self._hold(error)
             return False
         self.holds.end(RECORDS, STORAGE, ROOT)
@@ -272,8 +271,7 @@ class Reaper:
         for queue in (self.ends, self.purges):
             queue.retain(frozenset())
         kind = RECORDS if isinstance(error, RecordsUnavailableError) else STORAGE
-        is_root_wrong = isinstance(error, RootError) or isinstance(error.__cause__, RootError)
-        self.holds.begin(ROOT if is_root_wrong else kind, str(error))
+        self.holds.begin(kind if _root_error_of(error) is None else ROOT, str(error))
 
     def _select_due(self, decisions: Decisions, snapshot: Snapshot) -> Decisions:
         """Return the decisions without completed work, returned replicas and disproved orphans.
@@ -423,3 +421,8 @@ def _orphan_key(session_uuid: SessionUuid) -> WorkKey:
 
 def _table_key(session_uuid: SessionUuid, table_uuid: TableUuid) -> WorkKey:
     return WorkKey(f"table/{session_uuid}/{table_uuid}")
+
+
+def _root_error_of(error: BaseException) -> RootError | None:
+    """Return the error of a root that an error of the storage is or has as its cause. None if there is none."""
+    return next((each for each in (error, error.__cause__) if isinstance(each, RootError)), None)

@@ -73,7 +73,7 @@ class SnapshotReader:
         log: The logger for locations whose contents cannot be determined.
         on_step: A function that is called whenever the storage has answered.
         running: A function that returns which of some replicas certainly run, given their renewal marks. They are not
-            lost, whatever keeps them from renewing their leases.
+            lost, even if they do not renew their leases.
     """
 
     def __init__(

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from workspace.files.layout import Layout
-from workspace.files.private_files import open_directory, read_private_file
 from workspace.root_identities import RootIdentities
 
 
@@ -56,8 +55,5 @@ def read_root_id(layout: Layout) -> str | None:
     Raises:
         OSError: If the id cannot be read.
     """
-    try:
-        with open_directory(layout.own) as own:
-            return read_private_file(layout.marker.name, own).decode("ascii", "replace")
-    except FileNotFoundError:
-        return None
+    root_id = layout.read(layout.marker)
+    return None if root_id is None else root_id.decode("ascii", "replace")

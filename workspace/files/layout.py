@@ -20,7 +20,7 @@ Everything below a root must be on the same file system, so that renames are ato
 
 from pathlib import Path
 
-from workspace.files.private_files import make_private_directory
+from workspace.files.private_files import make_private_directory, open_directory, read_private_file
 from workspace.files.space_reserve import SpaceReserve
 from workspace.storage_paths import OWN_DIRECTORY
 
@@ -60,3 +60,15 @@ class Layout:
         for directory in (self.own, self.sessions, self.leases, self.staging, self.trash, self.roots, self.reserve):
             make_private_directory(directory)
         SpaceReserve(self.reserve).fill()
+
+    def read(self, file: Path) -> bytes | None:
+        """Return the content of a file in Lodge's own directory, such as ``home``. None if it does not exist.
+
+        Raises:
+            OSError: If it cannot be read.
+        """
+        try:
+            with open_directory(self.own) as own:
+                return read_private_file(file.name, own)
+        except FileNotFoundError:
+            return None

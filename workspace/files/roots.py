@@ -245,18 +245,10 @@ class Roots:
 
 
 def _pointer_target(layout: Layout) -> Path | None:
-    home = _read(layout, layout.home)
+    home = layout.read(layout.home)
     return None if home is None else Path(os.fsdecode(home))
 
 
 def _records_id(layout: Layout) -> str | None:
-    records_id = _read(layout, layout.records)
+    records_id = layout.read(layout.records)
     return None if records_id is None else records_id.decode("utf-8", "replace")
-
-
-def _read(layout: Layout, file: Path) -> bytes | None:
-    try:
-        with open_directory(layout.own) as own:
-            return read_private_file(file.name, own)
-    except FileNotFoundError:
-        return None

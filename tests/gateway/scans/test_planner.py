@@ -73,7 +73,7 @@ async def plan(workspaces, scan, *, lists_files=True):
 async def test_many_scans_of_one_statement_have_a_limit(workspaces, monkeypatch):  # 6
     source = source_in(workspaces, workspaces.by_name["dfs"], "a.csv")
     (workspaces.by_name["dfs"].root / "a.csv").write_text("a\n1\n")
-    scans = [relation(source.to_options()) for _ in range(3)]
+    scans = [relation(source.to_options()) for _ in range(2)]
     planner = ScanPlanner(make_workspace_reads(), lambda known, discovered: None)
     session = SessionScans(planner, Principal("ann"), BackendWithEngine(), workspaces)
     await session.plan(scans[:1])

@@ -192,7 +192,7 @@ def test_gateway_that_starts_again_waits_for_the_true_storage(start_lodge, conne
     require_table(spark)
 
 
-def test_reaper_that_starts_again_waits_for_the_true_storage(start_lodge, connect, spark_server, tmp_path, wait_until):
+def test_reaper_that_starts_again_waits_for_the_true_storage(start_lodge, connect, spark_server, wait_until):
     times = ("--lease-duration", "2s", "--grace-period", "1s")
     lodge = start_lodge(*LIMIT, *times, backend=spark_server, reaper="--reaper")
     create_table(connect(lodge))

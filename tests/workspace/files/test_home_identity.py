@@ -46,7 +46,7 @@ class Home:
         self.root = root
         self._away = root.with_name(f"{root.name}.away")
         self.records, self.leases = FileSessionRecords(root), FileLeases(root)
-        self.stored = self.records.create(a_record(1))
+        self.stored = self.records.create(a_record(1, holders=frozenset({A})))
         self.leases.renew(A)
 
     def replace_storage(self, instead: str) -> None:
@@ -71,7 +71,7 @@ class Home:
             "list": records.list,
             "find": partial(records.find, stored.record.session_uuid),
             "list_of_principal": partial(records.list_of_principal, stored.record.principal),
-            "list_held": partial(records.list_held, next(iter(stored.record.holders), A)),
+            "list_held": partial(records.list_held, A),
             "replace": partial(records.replace, add_holder(stored.record, B), stored.version),
             "delete": partial(records.delete, stored.record.name, stored.version),
             "renew": partial(leases.renew, A),

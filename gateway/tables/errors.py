@@ -185,6 +185,18 @@ def statement_failed(table: str) -> GatewayError:
     )
 
 
+def rows_missing(table: str, *, reported: int, stored: int) -> GatewayError:
+    """Return the error for a write whose files contain fewer rows than the backend has written."""
+    return GatewayError(
+        "LODGE_ROWS_MISSING",
+        "58030",
+        f"The backend wrote {reported:,} rows for table [{table}], but its files contain only {stored:,}. Probably, a "
+        "host of the backend had no access to the shared storage during the statement, and wrote to a local directory "
+        "instead. The statement has been undone. Check that all hosts of the backend mount the storage, and run the "
+        "statement again.",
+    )
+
+
 def statement_lost() -> GatewayError:
     """Return the error for a statement that was undone because its gateway or its result was lost."""
     return GatewayError(

@@ -76,7 +76,7 @@ from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
 from gateway.tables.undo import Undo, UndoPendingError
 from gateway.tables.view_sync import ViewSync, contents_of
-from gateway.tables.written_rows import written_rows
+from gateway.tables.written_rows import WrittenDirectory, written_rows
 from workspace.identifiers import ReplicaId, TableUuid
 from workspace.record_changes import find_answer
 from workspace.records import (
@@ -310,13 +310,14 @@ class StatementExecutor:
         except FileNotFoundError:
             await self._records.read(session)  # raises an error if the session, and thus its location, has ended
             raise
-        rows = await written_rows(
-            execution.backend,
-            result,
-            await self.create_path(session, write.directory),
-            storage_format=table.storage_format,
-            options=find_storage_format(table.storage_format, table.name).options(dict(table.options)),
+        written = WrittenDirectory(
+            session.uuid,
+            write.directory,
+            table.name,
+            table.storage_format,
+            find_storage_format(table.storage_format, table.name).options(dict(table.options)),
         )
+        rows = await written_rows(self._storage, execution.backend, result, written)
         if check_size is not None:
             await check_size(
                 await self._records.change(session, lambda record: reserve(record, table, write, size_bytes=size_bytes))

@@ -40,7 +40,7 @@ from gateway.tables.new_tables import NewTable
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
 from gateway.tables.workspace_directories import Publication, check_table_name, is_name_used, remove_table
-from gateway.tables.written_rows import written_rows
+from gateway.tables.written_rows import WrittenDirectory, written_rows
 from workspace.files.table_owners import TableOwners
 from workspace.identifiers import Principal, ReplicaId
 from workspace.record_changes import add_answer
@@ -144,13 +144,10 @@ class PermanentTables:
             with self._drain.finishing(writing.cancel):
                 result = await writing
             operation.server_side_session_id = result.server_side_session_id
-            rows = await written_rows(
-                execution.backend,
-                result,
-                path,
-                storage_format=new.storage.name,
-                options=new.storage.options(dict(new.options)),
+            written = WrittenDirectory(
+                session.uuid, write.directory, new.name, new.storage.name, new.storage.options(dict(new.options))
             )
+            rows = await written_rows(self._storage, execution.backend, result, written)
             self._sessions.require_lease(session)
             await self._records.change(session, lambda record: publish_permanent(record, write))
             file_systems.require_responsive(workspace)

@@ -1,4 +1,4 @@
-"""The files of a table: their size, copies, and modes in public tables.
+"""The files of a table: their size, contents, copies, and modes in public tables.
 
 Guarantees:
 
@@ -14,9 +14,10 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from workspace.files.private_files import open_directory, scan_directory
 
@@ -42,6 +43,40 @@ def size_bytes(directory: int) -> int:
         with suppress(FileNotFoundError):
             status = entry.stat(follow_symlinks=False)
             total += status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return total
+
+
+def sum_data_files(path: Path, measure: Callable[[BinaryIO], int]) -> int:
+    """Return the sum of a measure over the data files of a table.
+
+    Data files are the regular files that Spark reads. Spark ignores files and directories whose names begin with ``.``,
+    and those whose names begin with ``_`` and contain no ``=``.
+
+    Args:
+        path: The directory of the table.
+        measure: A function that returns the measure of an open file.
+
+    Raises:
+        FileNotFoundError: If the table has no directory, or a file was removed during the call.
+        OSError: If a file cannot be opened, or the directory tree has more than ``MAX_DEPTH`` levels.
+    """
+    with open_directory(path) as directory:
+        return _sum_data_files(directory, measure, 0)
+
+
+def _sum_data_files(directory: int, measure: Callable[[BinaryIO], int], depth: int) -> int:
+    _check_depth(depth)
+    total = 0
+    for entry in scan_directory(directory):
+        if entry.name.startswith(".") or (entry.name.startswith("_") and "=" not in entry.name):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            with open_directory(entry.name, directory) as below:
+                total += _sum_data_files(below, measure, depth + 1)
+        elif entry.is_file(follow_symlinks=False):
+            descriptor = os.open(entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+            with os.fdopen(descriptor, "rb") as file:
+                total += measure(file)
     return total
 
 

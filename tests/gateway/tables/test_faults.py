@@ -3,6 +3,7 @@
 They are completed once, or leave nothing behind.
 """
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -292,6 +293,43 @@ def test_table_is_not_empty_because_the_storage_was_away(start_lodge, spark_serv
     kept = ([(1,)], [(1,), (2,)], "TABLE_OR_VIEW_NOT_FOUND")
     assert rows_or_condition(spark, "kept") in kept, "rows are lost silently"
     wait_until(lambda: rows_or_condition(spark, "kept") in kept[:2], "the table can be read again")
+    assert "Traceback" not in gateway.log()
+
+
+@pytest.mark.slow
+def test_rows_that_were_written_to_other_storage_are_missed(start_lodge, spark_server, connect, tmp_path, wait_until):
+    root, away, other = tmp_path / "tmp", tmp_path / "tmp.away", tmp_path / "tmp.other"
+    (tmp_path / "files").mkdir()
+    places = (root, tmp_path / "files")
+    gateway = start_lodge("--writable-workspace", "dfs", backend=spark_server, places=places)
+    spark = connect(gateway)
+    spark.sql("create temporary table kept using csv as select 1L id, '2' s").collect()
+    # One task runs all the time, and the others one after the other. Each of them writes one row.
+    milliseconds = "if(id = 1, 4500, if(id = 0, 0, 1200)) + id * 0"
+    query = f"select id, java_method('java.lang.Thread', 'sleep', {milliseconds}) s from range(0, 5, 1, 5)"
+
+    def is_written(task):
+        # Spark creates this file after the file with the rows, and then makes both private.
+        return lambda: any(each.stat().st_mode & 0o777 == 0o600 for each in root.rglob(f".part-0000{task}-*.crc"))
+
+    for statement in (
+        f"create temporary table new as {query}",
+        f"insert into kept {query}",
+        f"create table dfs.new as {query}",
+    ):
+        running = Running(spark, statement)
+        wait_until(is_written(task=1), "the second task writes")
+        wait_until(is_written(task=2), "the third task writes")
+        root.rename(away)
+        root.mkdir()
+        wait_until(is_written(task=3), "the fourth task writes to the other storage")
+        root.rename(other)
+        away.rename(root)
+        assert "[LODGE_ROWS_MISSING] The backend wrote 5 rows" in str(running.join())
+        shutil.rmtree(other)
+        wait_until(lambda: not is_written(task=1)(), "the files are gone")
+    assert rows_or_condition(spark, "kept") == [(1, "2")]
+    assert rows_or_condition(spark, "new") == rows_or_condition(spark, "dfs.new") == "TABLE_OR_VIEW_NOT_FOUND"
     assert "Traceback" not in gateway.log()
 
 

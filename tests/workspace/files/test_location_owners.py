@@ -16,7 +16,7 @@ import pytest
 from tests.fixture_types import InProcesses, InterruptedAt, KilledAt, NewRoot
 from tests.forks import create_fork
 from workspace.files.session_locations import FileSessionLocations
-from workspace.files.table_files import MAX_DEPTH
+from workspace.files.table_files import MAX_DEPTH, sum_data_files
 from workspace.identifiers import SessionUuid, TableUuid
 from workspace.locations import Owner, OwnerError
 
@@ -286,6 +286,20 @@ def test_size_counts_regular_files_only(locations: FileSessionLocations, outside
     (location / other).symlink_to(outside)
     with pytest.raises(NotADirectoryError):
         locations.size_bytes(SESSION, other)
+
+
+def test_data_files_are_those_that_spark_reads(locations: FileSessionLocations, outside: Path) -> None:
+    table = Path(locations.create(SESSION)) / TABLE
+    ignored = ("_SUCCESS", ".part-0.crc", "_temporary/0/part-3", ".hidden/part-4")
+    for name in ("part-0", "k=1/part-1", "_k=1/part-2", *ignored):
+        (table / name).parent.mkdir(parents=True, exist_ok=True)
+        (table / name).write_bytes(b"four")
+    (table / "link").symlink_to(outside)
+    (table / "directory-link").symlink_to(outside.parent, target_is_directory=True)
+    os.mkfifo(table / "fifo")
+    assert sum_data_files(table, lambda file: len(file.read())) == 12
+    with pytest.raises(FileNotFoundError):
+        sum_data_files(table.parent / "absent", lambda file: len(file.read()))
 
 
 def test_tree_deeper_than_a_table_is_an_error_and_uses_few_descriptors(locations: FileSessionLocations) -> None:

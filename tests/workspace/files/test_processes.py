@@ -56,7 +56,7 @@ def test_other_processes_are_not_taken_for_it() -> None:
     for changed in (
         f"{machine}:{pid}:{int(start_time) + 1}",
         f"{machine}0:{pid}:{start_time}",
-        f"{machine}:{os.getppid()}:{start_time}",
+        f"{machine}:1:{start_time}",
         f"{machine}:../self:{start_time}",
         f"{machine}:{pid}",
         "",

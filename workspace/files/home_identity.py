@@ -9,7 +9,10 @@ Guarantees:
    access. Otherwise, the access fails, also if it has found that a record does not exist.
 2. Nothing is changed in a home that has another id, or no id, before the access.
 
-Not guaranteed: An access during which the storage is replaced and restored, so that both checks find the true storage.
+Not guaranteed:
+
+- An access during which the storage is replaced and restored, so that both checks find the true storage.
+- An older copy of the true storage, for example a snapshot, has the same id and is not noticed.
 """
 
 from collections.abc import Iterator

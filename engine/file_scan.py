@@ -243,7 +243,7 @@ class FileScan:
             EngineError: If a file cannot be listed or read.
         """
         columns = schema or TupleSchema()
-        accepted, _ = self.filter_files(path_filters, columns, is_declared=is_declared)
+        accepted = self._filter_files(path_filters, columns, is_declared=is_declared)
         files = [self.open_later(file) for file in accepted]
         if is_declared:
             self._check_declared(files, columns)
@@ -257,30 +257,17 @@ class FileScan:
         of_files = (of_large.get(file.path) or self._splits(file, target_bytes) for file in files)
         return list(pack((one for splits in of_files for one in splits), target_bytes, cost_bytes))
 
-    def filter_files(
+    def _filter_files(
         self, path_filters: Sequence[PathFilter], schema: TupleSchema, *, is_declared: bool
-    ) -> tuple[Sequence[ListedFile], Sequence[ListedFile]]:
-        """Return the files that filters accept, and the files that they exclude.
-
-        Args:
-            path_filters: The filters of the query. Filters on columns of the table are ignored.
-            schema: The columns of the scan.
-            is_declared: Whether a user has declared the schema.
-
-        Raises:
-            EngineError: If a file cannot be listed.
-        """
+    ) -> Sequence[ListedFile]:
+        """Return the files that filters accept. Filters on columns of the table are ignored."""
         files = self._files()
         if not path_filters:
-            return files, ()
+            return files
         find_implicit = self._find_implicit(schema, [file.path for file in files], is_declared=is_declared)
         is_accepted = accepting(path_filters, find_implicit)
         directory = selected_directory(self.source.path)
-        accepted: list[ListedFile] = []
-        excluded: list[ListedFile] = []
-        for file in files:
-            (accepted if is_accepted(FileLocation.of(file.path, directory)) else excluded).append(file)
-        return accepted, excluded
+        return [file for file in files if is_accepted(FileLocation.of(file.path, directory))]
 
     def batches(
         self,

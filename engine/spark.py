@@ -34,7 +34,6 @@ from engine.errors import ColumnError
 from engine.file_scan import FileScan
 from engine.fingerprint import ENGINE, require_engine
 from engine.memory_limit import limited_memory
-from engine.pruned_files import COUNT_PRUNED, PrunedFilesReport
 from engine.scan.path_filter import IS_NOT_NULL, IS_NULL, PathFilter
 from engine.scan.row_filter import RowFilter
 from engine.scan_signature import check_signature, is_without_gateway
@@ -102,10 +101,9 @@ class LodgeDataSource(datasource.DataSource):
         may_filter = SINGLE_USE in self.options and _PUSHES_FILTERS in sys.modules
         is_declared = self._is_declared and PLANNED not in self.options
         task = self.options.get(TASK)
-        if task not in (None, COUNT_PRUNED):
+        if task is not None:
             return discovery_reader(scan, self.options, task)
-        filtering = FilteringScanReader if task is None else PrunedFilesCounter
-        kind = filtering if may_filter else ScanReader
+        kind = FilteringScanReader if may_filter else ScanReader
         return kind(scan, schema, is_declared=is_declared)
 
 
@@ -234,18 +232,6 @@ class FilteringScanReader(ScanReader):
         of_paths = (to_path_filter(one) for one in filters)
         self._path_filters = [one for one in of_paths if one is not None]
         return filters
-
-
-class PrunedFilesCounter(FilteringScanReader):
-    """Reports the files that the filters of the query exclude. See :mod:`engine.pruned_files`."""
-
-    @reported_errors()
-    def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:  # noqa: N802 - Spark's name
-        """Raise the report as a ScanError."""
-        super().pushFilters(filters)
-        schema = TupleSchema.of(to_arrow_schema(self._schema, timezone=_SPARK_TIME_ZONE))
-        _, pruned = self._scan.filter_files(self._path_filters, schema, is_declared=self._is_declared)
-        raise PrunedFilesReport(pruned)
 
 
 def to_row_filter(spark_filter: datasource.Filter) -> RowFilter | None:

@@ -95,21 +95,6 @@ class PlanResolver(NameLookup):
         single = find_single_uses(_find_executed(message), self.settings.dialect)
         return await self.scans.plan(find_scans(message), spark_formats, single)
 
-    async def explain_scans(self, message: Message) -> Sequence[ScanSummary]:
-        """Plan the scans in a message that explains a statement, and count the files that conditions exclude.
-
-        Args:
-            message: A plan or an ``AnalyzePlan`` request whose names are resolved.
-
-        Raises:
-            GatewayError: If the files of a scan cannot be listed or examined, or their schemas conflict.
-        """
-        scans = await self.plan_scans(message)
-        plan = _find_executed(message)
-        if self.scans is None or not scans or not isinstance(plan, base_pb2.Plan):
-            return scans
-        return await self.scans.count_pruned_files(plan.root, scans, self.settings.dialect)
-
 
 def _read_expression(message: Message) -> str:
     """Return the text of an expression of a DataFrame that names columns. Empty for any other message."""

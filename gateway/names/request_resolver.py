@@ -138,11 +138,10 @@ class RequestResolver:
             ):
                 return ResolvedAnalysis(request)
             scans: list[ScanSummary] = []
-            plan_scans = resolver.explain_scans if message.HasField("explain") else resolver.plan_scans
             for plan, compressed in analysis.compressed:
-                scans += await self._plan_scans(key, plan_scans, compressed.plan, compressed.size_bytes)
+                scans += await self._plan_scans(key, resolver.plan_scans, compressed.plan, compressed.size_bytes)
                 plan.CopyFrom(compressed.to_plan())
-            scans += await self._plan_scans(key, plan_scans, message, len(request))
+            scans += await self._plan_scans(key, resolver.plan_scans, message, len(request))
             return ResolvedAnalysis(await self._pools.decode(analysis.size_bytes, message.SerializeToString), scans)
 
     async def resolve_deep_plan(

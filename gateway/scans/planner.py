@@ -49,14 +49,12 @@ from gateway.file_systems import file_systems
 from gateway.pools import Pool
 from gateway.scans.discovery_job import find_place, find_schemas
 from gateway.scans.engine_artifact import EngineDelivery
-from gateway.scans.pruned_files import count_pruned_files
 from gateway.scans.remembered_schemas import ExaminedScan, RememberedSchemas
 from gateway.scans.scan_signatures import sign_scan
 from gateway.scans.scan_sources import is_of_gateway
 from gateway.scans.scan_summary import ScanSummary, summarize_plan, summarize_unplanned
 from gateway.scans.schema_cache import Examination
 from gateway.scans.spark_readers import FileSplit, build_relation, split_files
-from gateway.sql.lexer import Dialect
 from workspace.identifiers import Principal
 from workspace.schema_segments import SchemaSegments
 from workspace.workspaces import Workspace, Workspaces
@@ -162,7 +160,8 @@ class ScanPlanner:
                     raise _too_large()
             else:
                 sign_scan(source)
-                summaries.append(summarize_unplanned(scan, ScanSource.from_options(source.options)))
+                scan_source = ScanSource.from_options(source.options)
+                summaries.append(summarize_unplanned(scan_source, is_declared=bool(source.schema)))
         return summaries
 
     async def _plan(self, relation: Relation, session: "SessionScans", spark_formats: Collection[str]) -> ScanSummary:
@@ -189,15 +188,12 @@ class ScanPlanner:
         source.schema = planned.schema
         source.options[FILES] = planned.files
         source.options[PLANNED] = "true"
-        of_engine = source
         if split is None:
             await self._reads.run_or_abandon(sign_scan, source)
         else:
-            of_engine = relations_pb2.Read.DataSource()
-            of_engine.CopyFrom(source)
             await self._reads.run_or_abandon(_replace, relation, split, scan.source.workspace, planned)
         return await self._reads.run_or_abandon(
-            summarize_plan, relation, of_engine, scan.source, files, sampled, examined=examined, split=split
+            summarize_plan, scan.source, files, sampled, examined=examined, split=split
         )
 
     async def _list(self, options: Mapping[str, str], session: "SessionScans") -> _Listing:
@@ -279,18 +275,6 @@ class SessionScans:
             GatewayError: If a file cannot be listed or examined, or the schemas of two files conflict.
         """
         return await self.planner.plan(scans, self, spark_formats, single)
-
-    async def count_pruned_files(
-        self, statement: Relation, scans: Sequence[ScanSummary], dialect: Dialect
-    ) -> Sequence[ScanSummary]:
-        """Return the summaries of planned scans with the files that conditions exclude, where Spark can count them.
-
-        Args:
-            statement: The explained statement, or the statement ``EXPLAIN``.
-            scans: The summaries of its scans.
-            dialect: The dialect of the SQL texts in the statement.
-        """
-        return await count_pruned_files(statement, scans, self.backend, dialect)
 
 
 @dataclass(frozen=True, slots=True)

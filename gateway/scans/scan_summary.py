@@ -4,10 +4,7 @@ Spark shows a scan only as ``BatchScan lodge``. The text of this module follows 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
-
-from pyspark.sql.connect.proto import relations_pb2
+from dataclasses import dataclass
 
 from engine.scan_source import ScanSource
 from engine.storage.listed_file import ListedFile
@@ -25,41 +22,13 @@ class ScanSummary:
     Attributes:
         name: The name of the scan in SQL.
         facts: The properties of the scan, each with its text.
-        relation: The relation of the scan in the statement.
-        of_engine: The data source with which the engine would read all files of the scan.
     """
 
     name: str
     facts: Sequence[tuple[str, str]]
-    relation: relations_pb2.Relation
-    of_engine: relations_pb2.Read.DataSource
-
-    def with_pruned_files(self, files: int, size_bytes: int) -> Self:
-        """Return the summary with the number and the size of the files that conditions exclude."""
-        return self._with_pruned(_describe_size(files, size_bytes))
-
-    def with_counted_files(self, files: int, size_bytes: int) -> Self:
-        """Return the summary with the number and the size of the files that the engine would exclude by conditions.
-
-        Spark's own reader may exclude more files. Therefore the summary does not say that it excludes none.
-        """
-        if self.is_of_engine:
-            return self.with_pruned_files(files, size_bytes)
-        return self._with_pruned(f"at least {_describe_size(files, size_bytes)}") if files else self
-
-    @property
-    def is_of_engine(self) -> bool:
-        """Whether the engine reads all files."""
-        return self.relation.HasField("read")
-
-    def _with_pruned(self, text: str) -> Self:
-        of_files, *others = self.facts
-        return replace(self, facts=(of_files, ("Pruned", text), *others))
 
 
 def summarize_plan(
-    relation: relations_pb2.Relation,
-    of_engine: relations_pb2.Read.DataSource,
     source: ScanSource,
     files: Sequence[ListedFile],
     sampled: Sequence[ListedFile],
@@ -70,8 +39,6 @@ def summarize_plan(
     """Return the summary of a scan that the gateway has planned.
 
     Args:
-        relation: The relation of the scan.
-        of_engine: The data source with which the engine would read all files.
         source: The scan.
         files: All files of the scan.
         sampled: The files from which the schema comes.
@@ -91,19 +58,16 @@ def summarize_plan(
             ("Readers", ", ".join(f"{reader} {_describe(read)}" for reader, read in readers if read)),
             ("Schema", origin),
         ),
-        relation,
-        of_engine,
     )
 
 
-def summarize_unplanned(relation: relations_pb2.Relation, source: ScanSource) -> ScanSummary:
+def summarize_unplanned(source: ScanSource, *, is_declared: bool) -> ScanSummary:
     """Return the summary of a scan whose files Spark lists.
 
     Args:
-        relation: The relation of the scan.
         source: The scan.
+        is_declared: Whether the statement declares the schema.
     """
-    is_declared = bool(relation.read.data_source.schema)
     return ScanSummary(
         _name(source),
         (
@@ -111,8 +75,6 @@ def summarize_unplanned(relation: relations_pb2.Relation, source: ScanSource) ->
             ("Readers", "Lodge"),
             ("Schema", "declared" if is_declared else "discovered by the backend"),
         ),
-        relation,
-        relation.read.data_source,
     )
 
 

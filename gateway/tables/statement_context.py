@@ -112,4 +112,4 @@ class StatementContext:
         command.command.sql_command.input.CopyFrom(relation)
         await self.workspace_reads.run_or_abandon(self.names.resolve, command)
         plan = base_pb2.Plan(root=command.command.sql_command.input)
-        return plan.root, await self.names.explain_scans(plan)
+        return plan.root, await self.names.plan_scans(plan)

@@ -3,13 +3,11 @@
 import pyarrow as pa
 import pytest
 from pyspark.sql import datasource
-from pyspark.sql.types import StringType, StructField, StructType
 
-from engine.error_report import ScanError
 from engine.file_scan import FileScan
 from engine.scan.path_filter import IS_NOT_NULL, IS_NULL, PathFilter
 from engine.schema import IMPLICIT_MARK, TupleSchema
-from engine.spark import PrunedFilesCounter, to_path_filter
+from engine.spark import to_path_filter
 
 FILES = ["2025/01/a.csv", "2025/12/b.csv", "2026/01/a.csv", "2026/c.csv", "d.csv"]
 COLUMNS = [pa.field(name, pa.string(), metadata=IMPLICIT_MARK) for name in ("dir0", "dir1", "filename")]
@@ -56,19 +54,6 @@ def test_column_of_the_files_does_not_select_files(source):
     filter_ = PathFilter("dir0", "=", ["2026"])
     assert read_files(source, filter_, schema=[pa.field("dir0", pa.string())]) == FILES
     assert read_files(source, filter_, schema=[pa.field("dir0", pa.string())], is_declared=True) == FILES[2:4]
-
-
-def test_explanation_reports_the_excluded_files(source, workspace):
-    """Spark calls ``pushFilters`` while it explains a statement."""
-    workspace.write("2026/large.csv", "123456789\n")
-    scan = FileScan.from_options(source.to_options())
-    schema = StructType([StructField("dir0", StringType(), metadata={"lodge.implicit": True})])
-    counter = PrunedFilesCounter(scan, schema, is_declared=False)
-    for value, files, size_bytes in (("2025", 4, 16), ("2026", 3, 6), ("2027", 6, 20)):
-        with pytest.raises(ScanError) as raised:
-            counter.pushFilters([datasource.EqualTo(("dir0",), value)])
-        assert raised.value.report.condition == "LODGE_FILES_PRUNED"
-        assert raised.value.report.parameters == {"files": str(files), "bytes": str(size_bytes)}
 
 
 def test_excluded_files_are_not_opened(source, workspace):

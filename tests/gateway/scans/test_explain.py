@@ -45,10 +45,9 @@ def test_statement_names_files_and_origin(spark, folder, mode):
     text = explain(spark, f"explain {mode} select a from dfs.`{folder.name}` where a > 1")
     assert text.startswith("== ")
     assert "BatchScan lodge" in text
-    name, files, pruned, readers, schema = scans(text)
+    name, files, readers, schema = scans(text)
     assert name == f"dfs.`{folder.name}`"
     assert files == "  Files: 3 files (24 bytes)"
-    assert pruned == "  Pruned: 0 files (0 bytes)"
     assert readers == "  Readers: Lodge 3 files (24 bytes)"
     assert schema.startswith("  Schema: discovered in 3 files: ")
 
@@ -92,7 +91,6 @@ def test_declared_schema_is_named(spark, folder):
     text = explain(spark, f"explain select a from dfs.`{folder.name}` with (schema = 'a long')")
     assert scans(text)[1:] == [
         "  Files: listed by the backend",
-        "  Pruned: 0 files (0 bytes)",
         "  Readers: Lodge",
         "  Schema: declared",
     ]
@@ -104,8 +102,7 @@ def test_files_of_sparks_reader_are_counted(spark, folder, tmp_path_factory):
     pq.write_table(pa.table({"a": [1]}), other / "a.parquet")
     os.utime(other / "a.parquet", (0, 0))  # Spark does not read files that were modified a moment ago
     statement = f"explain select a from dfs.`{other.name}` with (spark_readers = true)"
-    _, _, pruned, readers, _ = scans(explain(spark, statement))
-    assert pruned == "  Pruned: 0 files (0 bytes)"
+    _, _, readers, _ = scans(explain(spark, statement))
     assert readers.startswith("  Readers: Spark 1 file (")
 
 

@@ -15,6 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
+from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.types import StructType
 
 from gateway.sql.name_syntax import qualify_with_session, quote_name
@@ -110,6 +111,28 @@ def build_view(name: str, relation: relations_pb2.Relation) -> base_pb2.Plan:
     """Return the plan that creates or replaces a temporary view."""
     view = commands_pb2.CreateDataFrameViewCommand(input=relation, name=quote_name(name), is_global=False, replace=True)
     return base_pb2.Plan(command=commands_pb2.Command(create_dataframe_view=view))
+
+
+def build_unreadable_relation(schema: StructType, reason: str) -> relations_pb2.Relation:
+    """Return a relation with the given columns that fails with ``USER_RAISED_EXCEPTION`` when it is read.
+
+    Args:
+        schema: The columns.
+        reason: The text of the error.
+    """
+    relation = relations_pb2.Relation()
+    failing = relation.project.input.filter
+    failing.input.range.end, failing.input.range.step = 1, 1
+    failing.condition.cast.type.boolean.SetInParent()
+    raised = failing.condition.cast.expr.unresolved_function
+    raised.function_name = "raise_error"
+    raised.arguments.add().literal.string = reason
+    for field in schema.fields:
+        column = relation.project.expressions.add().alias
+        column.name.append(field.name)
+        column.expr.cast.expr.literal.null.null.SetInParent()
+        column.expr.cast.type.CopyFrom(pyspark_types_to_proto_types(field.dataType))
+    return relation
 
 
 def build_empty_relation(schema: str) -> relations_pb2.Relation:

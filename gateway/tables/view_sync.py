@@ -18,7 +18,13 @@ from gateway.errors import STORAGE_UNAVAILABLE, GatewayError
 from gateway.sql.name_syntax import qualify_with_session
 from gateway.storage import Storage
 from gateway.stored_tables.storage_formats import find_storage_format
-from gateway.stored_tables.table_plans import build_scan, build_session_table, build_view, to_spark_path
+from gateway.stored_tables.table_plans import (
+    build_scan,
+    build_session_table,
+    build_unreadable_relation,
+    build_view,
+    to_spark_path,
+)
 from gateway.tables.background import run_to_completion
 from gateway.tables.changes import same_table
 from gateway.tables.records import TableRecords
@@ -27,6 +33,10 @@ from workspace.record_changes import find_table
 from workspace.records import PendingChange, PendingDrop, SessionRecord, TableState, TemporaryTable
 
 _VIEW_SECONDS = 120.0
+_UNREADABLE = (
+    "The storage of temporary table [{}] was absent while Lodge changed the table. Lodge repairs the table when the "
+    "storage is back. Try again later."
+)
 
 log = structlog.get_logger(__name__)
 
@@ -48,7 +58,8 @@ class ViewSync:
         Raises:
             GatewayError: If the backend fails.
             OSError: If the storage is not there before or after the view is created. If a directory disappears while
-                Spark lists it, Spark treats it as empty as long as the view exists. Therefore, the new view is dropped.
+                Spark lists it, Spark treats it as empty as long as the view exists. Therefore, the new view is replaced
+                by one that cannot be read.
         """
 
         def find_directories() -> Sequence[str]:
@@ -66,8 +77,9 @@ class ViewSync:
         try:
             await self._storage.run_location(find_directories)
         except (GatewayError, OSError):
+            unreadable = build_unreadable_relation(schema, _UNREADABLE.format(table.name))
             with suppress(GatewayError):
-                await run_to_completion(execution.backend.drop_temp_view(table.name))
+                await run_to_completion(execution.backend.execute(build_view(table.name, unreadable)))
             raise
 
     async def synchronise(

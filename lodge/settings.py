@@ -380,8 +380,7 @@ class ServeSettings(ReapSettings):
     max_connections: Count = Field(
         4000,
         description="The maximum number of connections of clients to each port. While it is reached, the gateway "
-        "closes new connections. With 500 or more, connections are divided among up to four servers, each with an "
-        "equal part of the limit. Default: 4000.",
+        "closes new connections. Default: 4000.",
     )
     max_connection_streams: Count = Field(
         1000,

@@ -1,4 +1,4 @@
-"""The gRPC servers of the gateway: their ports, and the limits for connections.
+"""The gRPC server of the gateway: its ports, and the limits for connections.
 
 The options in this module concern connections only. Limits for requests belong to ``gateway/admission/``.
 
@@ -11,18 +11,15 @@ Guarantees:
    does not accept data for ``PING_TIMEOUT_SECONDS``.
 3. A connection without an open stream is closed after the idle timeout. An old connection accepts no new streams; its
    open streams continue for the grace period. Clients open a new connection by themselves.
-4. A flood of calls on one connection delays the calls of few other connections
-   (:mod:`gateway.connections.shared_port_servers`).
 """
 
 import asyncio
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from functools import partial
 
 import grpc
+from grpc import aio
 
-from gateway.connections.shared_port_servers import SharedPortServers
 from gateway.connections.tls import KeptTls, ServerCertificates, TlsFiles
 
 HANDSHAKE_SECONDS = 10
@@ -72,6 +69,7 @@ class ConnectionLimits:
     def options(self) -> Sequence[tuple[str, int]]:
         """Return the options for a gRPC server."""
         options = [
+            ("grpc.max_allowed_incoming_connections", self.connections),
             ("grpc.max_concurrent_streams", self.streams),
             ("grpc.max_connection_idle_ms", _milliseconds(self.idle_timeout_seconds)),
             # Equal values, because gRPC refuses requests between the two limits at random.
@@ -169,7 +167,7 @@ class Listener:
         max_message_bytes: The maximum size of a message of a client.
 
     Attributes:
-        server: The servers, to which the caller adds handlers.
+        server: The server, to which the caller adds handlers.
 
     Raises:
         CredentialFileError: If a TLS file cannot be used.
@@ -181,13 +179,13 @@ class Listener:
         self._certificates = None if tls is None else ServerCertificates(tls.files, tls.kept)
         # gRPC keeps no reference to credentials, although it calls their callback until the server has stopped.
         self._credentials: list[grpc.ServerCredentials] = []
-        self.server = SharedPortServers(
-            [
+        self.server = aio.server(
+            options=[
                 ("grpc.max_receive_message_length", max_message_bytes),
                 ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),
                 *limits.options(),
-            ],
-            limits.connections,
+            ]
         )
 
     @property
@@ -219,24 +217,19 @@ class Listener:
 
     def _add_port(self, address: str, setting: str, *, require_client_certificate: bool) -> str:
         host, _, _ = address.rpartition(":")
-        create_credentials = None
-        if self._certificates is not None:
-            create_credentials = partial(self._create_credentials, self._certificates, require_client_certificate)
         try:
-            port = self.server.add_port(address, create_credentials)
+            if self._certificates is None:
+                port = self.server.add_insecure_port(address)
+            else:
+                credentials = self._certificates.credentials(require_client_certificate=require_client_certificate)
+                self._credentials.append(credentials)
+                port = self.server.add_secure_port(address, credentials)
         except RuntimeError as error:
             raise ListenError(
                 f"Cannot listen on [{address}]: the port may be in use, or the host may not be an address of this "
                 f"machine. Set another address with {setting}."
             ) from error
         return f"{host}:{port}"
-
-    def _create_credentials(
-        self, certificates: ServerCertificates, require_client_certificate: bool
-    ) -> grpc.ServerCredentials:
-        credentials = certificates.credentials(require_client_certificate=require_client_certificate)
-        self._credentials.append(credentials)
-        return credentials
 
 
 def _milliseconds(seconds: float) -> int:

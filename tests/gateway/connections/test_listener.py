@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +10,7 @@ import grpc
 import pytest
 from grpc import aio
 
-from gateway.connections.listener import MAX_METADATA_BYTES, ConnectionLimits, Listener, ListenError
+from gateway.connections.listener import MAX_METADATA_BYTES, ConnectionLimits
 from tests.gateway.connections.echo import METHOD, SECONDS, STREAM, call, client, listening, until
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -57,49 +56,6 @@ async def test_guarantee_1_connections_over_the_limit_are_closed() -> None:
                     await call(refused)
                 assert error.value.code() is grpc.StatusCode.UNAVAILABLE
             assert sum(map(is_closed, opened)) == 10
-
-
-async def test_guarantee_4_flood_of_calls_on_one_connection_delays_few_others() -> None:
-    """The event loop stands still until all calls have arrived. Then the calls are accepted, the flood first."""
-    others, flood = 16, 1000
-    accepted: list[bytes] = []
-
-    async def accept(request: bytes, context: object) -> bytes:
-        accepted.append(request)
-        return request
-
-    def begin_calls(address: str, payload: bytes, number: int) -> tuple[grpc.Channel, list[grpc.Future]]:
-        channel = grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)])
-        grpc.channel_ready_future(channel).result(SECONDS)
-        return channel, [channel.unary_unary("/flooded/Unary").future(payload) for _ in range(number)]
-
-    listener = Listener("127.0.0.1:0", LIMITS, None, 1024)
-    listener.server.add_registered_method_handlers("flooded", {"Unary": grpc.unary_unary_rpc_method_handler(accept)})
-    address = (await listener.start()).main
-    begun = [begin_calls(address, b"flood", flood)]  # this stops the event loop
-    time.sleep(0.5)  # noqa: ASYNC251 - the flood arrives before the others
-    begun += [begin_calls(address, b"other", 1) for _ in range(others)]
-    time.sleep(0.5)  # noqa: ASYNC251
-    await until(lambda: len(accepted) == flood + others, "all calls are accepted")
-    before = [accepted[:number].count(b"flood") for number, each in enumerate(accepted) if each == b"other"]
-    for channel, _ in begun:
-        channel.close()
-    await listener.server.stop(None)
-    assert sum(count < flood / 10 for count in before) >= others / 4, before
-
-
-async def test_guarantee_1_connections_to_all_servers_of_a_port_are_bounded() -> None:
-    limits = replace(LIMITS, connections=500, handshake_seconds=600.0)
-    async with listening(limits=limits) as (_, addresses):
-        with silent_connections(addresses.main, 1000) as opened:
-            await until(lambda: sum(map(is_closed, opened)) >= 500, "the connections over the limit are closed")
-
-
-async def test_port_that_another_program_would_share_is_refused() -> None:
-    with socket.create_server(("127.0.0.1", 0), reuse_port=True) as shared:
-        used = f"127.0.0.1:{shared.getsockname()[1]}"
-        with pytest.raises(ListenError, match="the port may be in use"):
-            await Listener(used, LIMITS, None, 1024).start()
 
 
 async def test_guarantee_1_silent_connections_give_way_to_clients() -> None:

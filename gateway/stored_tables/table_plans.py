@@ -51,13 +51,9 @@ def build_write(
     return base_pb2.Plan(command=commands_pb2.Command(write_operation=write))
 
 
-def build_count(directory: str, *, storage_format: str, options: Mapping[str, str]) -> base_pb2.Plan:
-    """Return the plan that counts the rows in a directory."""
-    aggregate = relations_pb2.Aggregate(group_type=relations_pb2.Aggregate.GROUP_TYPE_GROUPBY)
-    source = aggregate.input.read.data_source
-    source.format = storage_format
-    source.paths.append(directory)
-    source.options.update(options)
+def build_count(relation: relations_pb2.Relation) -> base_pb2.Plan:
+    """Return the plan that counts the rows of a relation."""
+    aggregate = relations_pb2.Aggregate(input=relation, group_type=relations_pb2.Aggregate.GROUP_TYPE_GROUPBY)
     aggregate.aggregate_expressions.append(_count())
     return base_pb2.Plan(root=relations_pb2.Relation(aggregate=aggregate))
 

@@ -32,6 +32,7 @@ Source: [architecture "Temporary tables"].
 """
 
 import asyncio
+import json
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
@@ -39,6 +40,7 @@ from typing import Any
 
 import structlog
 from pyspark.sql.connect.proto import base_pb2
+from pyspark.sql.types import StructType
 
 from gateway.backend_session import ExecutionResult
 from gateway.current_work import noted
@@ -314,6 +316,7 @@ class StatementExecutor:
             session.uuid,
             write.directory,
             table.name,
+            StructType.fromJson(json.loads(write.schema)) if write.schema else StructType(),
             table.storage_format,
             find_storage_format(table.storage_format, table.name).options(dict(table.options)),
         )

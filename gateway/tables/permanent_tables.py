@@ -145,7 +145,12 @@ class PermanentTables:
                 result = await writing
             operation.server_side_session_id = result.server_side_session_id
             written = WrittenDirectory(
-                session.uuid, write.directory, new.name, new.storage.name, new.storage.options(dict(new.options))
+                session.uuid,
+                write.directory,
+                new.name,
+                schema,
+                new.storage.name,
+                new.storage.options(dict(new.options)),
             )
             rows = await written_rows(self._storage, execution.backend, result, written)
             self._sessions.require_lease(session)

@@ -50,7 +50,7 @@ def sum_data_files(path: Path, measure: Callable[[BinaryIO], int]) -> int:
     """Return the sum of a measure over the data files of a table.
 
     Data files are the regular files that Spark reads. Spark ignores files and directories whose names begin with ``.``,
-    and those whose names begin with ``_`` and contain no ``=``.
+    those whose names begin with ``_`` and contain no ``=``, and those whose names end with ``._COPYING_``.
 
     Args:
         path: The directory of the table.
@@ -68,7 +68,7 @@ def _sum_data_files(directory: int, measure: Callable[[BinaryIO], int], depth: i
     _check_depth(depth)
     total = 0
     for entry in scan_directory(directory):
-        if entry.name.startswith(".") or (entry.name.startswith("_") and "=" not in entry.name):
+        if _is_ignored(entry.name):
             continue
         if entry.is_dir(follow_symlinks=False):
             with open_directory(entry.name, directory) as below:
@@ -78,6 +78,12 @@ def _sum_data_files(directory: int, measure: Callable[[BinaryIO], int], depth: i
             with os.fdopen(descriptor, "rb") as file:
                 total += measure(file)
     return total
+
+
+def _is_ignored(name: str) -> bool:
+    """Return whether Spark ignores files and directories with a name."""
+    is_internal = name.startswith("_") and "=" not in name
+    return is_internal or name.startswith(".") or name.endswith("._COPYING_")
 
 
 def has_links(path: Path) -> bool:

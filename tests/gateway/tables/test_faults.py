@@ -331,7 +331,7 @@ def test_rows_that_were_written_to_other_storage_are_missed(start_lodge, spark_s
         wait_until(is_written(task=3), "the fourth task writes to the other storage")
         root.rename(other)
         away.rename(root)
-        assert "[LODGE_ROWS_MISSING] The backend wrote 5 rows" in str(running.join())
+        assert "[LODGE_ROWS_DIFFER] The backend wrote 5 rows" in str(running.join())
         shutil.rmtree(other)
         wait_until(lambda: not is_written(task=1)(), "the files are gone")
     assert rows_or_condition(spark, "kept") == [(1, "2")]

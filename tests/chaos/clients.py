@@ -160,6 +160,11 @@ class Client:
         self._working = threading.Thread(target=self._work, name=self.name, daemon=True)
         self._working.start()
 
+    @property
+    def has_stopped(self) -> bool:
+        """Whether the client runs no statements of its own."""
+        return self._working is None
+
     def stop_working(self) -> None:
         """Finish the current statement and run no more.
 

@@ -12,6 +12,7 @@ A round follows from its seed as far as real processes permit: the faults, their
 each client. The scheduling by the kernel is not repeatable.
 """
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -116,7 +117,7 @@ class Rounds:
         for client in before.sessions:
             client.storage_fails = any("storage" in fault.touches for fault in plan.faults)
             client.work()
-        problems = [*run_concurrently(actions), *run_for_all(self._clients, Client.stop_working)]
+        problems = [*run_concurrently(actions), *self._stop_clients()]
         _raise([*problems, *self._failures()])
         if plan.client_vanishes:
             self._vanished[vanisher.session_id] = time.monotonic() + ABANDONED_SECONDS + self._site.times.idle_seconds
@@ -173,6 +174,18 @@ class Rounds:
         problems += [f"session {each} lives on although it was deleted" for each in harm.sessions - set(lost)]
         _raise(problems)
         return len(set(lost))
+
+    def _stop_clients(self) -> Sequence[str]:
+        """Wait until no client works, and return the problems. Those that have stopped keep their sessions alive."""
+        problems: list[str] = []
+        stopping = threading.Thread(
+            target=lambda: problems.extend(run_for_all(self._clients, Client.stop_working)), daemon=True
+        )
+        stopping.start()
+        while stopping.is_alive():
+            stopping.join(_TOUCH_SECONDS)
+            run_for_all([client for client in self._clients if client.has_stopped], Client.ping)
+        return problems
 
     def _live(self) -> Set[str]:
         return {client.session_id for client in self._clients}

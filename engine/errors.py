@@ -42,7 +42,6 @@ NOWHERE = ErrorContext()
 CONDITIONS: Mapping[str, str] = MappingProxyType(
     {
         "LODGE_DUPLICATE_COLUMN": "42711",
-        "LODGE_FILES_PRUNED": "01000",
         "LODGE_FILE_CHANGED": "58030",
         "LODGE_FILE_NOT_FOUND": "42P01",
         "LODGE_INVALID_VALUE": "22018",

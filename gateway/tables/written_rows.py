@@ -64,8 +64,8 @@ async def written_rows(
     """
     reported = result.observed.get(ROWS_WRITTEN)
     (path,) = await storage.run_location(storage.locations.table_paths, written.session_uuid, [written.directory])
-    if reported is not None and not isinstance(path, Path):
-        return reported
+    if reported is not None and (not isinstance(path, Path) or not await storage.run_location(path.is_dir)):
+        return reported  # without a directory, the statement has been undone, and cannot be published
     stored = None
     if isinstance(path, Path) and written.storage_format == "parquet":
         stored = await storage.run_slow(_count_in_footers, path)

@@ -350,7 +350,7 @@ class Creation:
         (self.site.location / operation_id).mkdir()
         self.executes.set()
         await self.resumes.wait()
-        return SimpleNamespace(server_side_session_id="", observed={ROWS_WRITTEN: 1})
+        return SimpleNamespace(server_side_session_id="", observed={ROWS_WRITTEN: 0})
 
     @property
     def writes(self):

@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import NoReturn
 
 import structlog
+from pyspark.sql.types import StructType
 
 from gateway.audit import Audit
 from gateway.authorization.authorization import Authorization, owner_groups
+from gateway.backend_session import ExecutionResult
 from gateway.current_work import noted
 from gateway.current_workspaces import CurrentWorkspaces
 from gateway.drain import Drain, GatewayStoppingError
@@ -144,15 +146,7 @@ class PermanentTables:
             with self._drain.finishing(writing.cancel):
                 result = await writing
             operation.server_side_session_id = result.server_side_session_id
-            written = WrittenDirectory(
-                session.uuid,
-                write.directory,
-                new.name,
-                schema,
-                new.storage.name,
-                new.storage.options(dict(new.options)),
-            )
-            rows = await written_rows(self._storage, execution.backend, result, written)
+            rows = await self._count_rows(execution, result, write, new, schema)
             self._sessions.require_lease(session)
             await self._records.change(session, lambda record: publish_permanent(record, write))
             file_systems.require_responsive(workspace)
@@ -176,6 +170,18 @@ class PermanentTables:
             log.warning("table_answer_not_kept", table=new.name, reason=str(error))
         log.info("table_created", table=new.name, workspace=workspace.name, rows=rows)
         return build_row_response(values)
+
+    async def _count_rows(
+        self, execution: Execution, result: ExecutionResult, write: PendingWrite, new: NewTable, schema: StructType
+    ) -> int:
+        session, options = execution.session, new.storage.options(dict(new.options))
+        written = WrittenDirectory(session.uuid, write.directory, new.name, schema, new.storage.name, options)
+        try:
+            return await written_rows(self._storage, execution.backend, result, written)
+        except FileNotFoundError:
+            if write not in (await self._records.read(session)).writes:
+                raise statement_lost() from None  # another gateway undid it
+            raise
 
     async def _undo(
         self, session: Session, write: PendingWrite, remove: Callable[[SessionRecord, PendingWrite], SessionRecord]

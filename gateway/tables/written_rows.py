@@ -10,6 +10,7 @@ under the same path, and Spark does not notice that the files are missing when i
 Not guaranteed: Files that are lost are not noticed if the backend reports no count.
 """
 
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,13 +60,16 @@ async def written_rows(
 
     Raises:
         BackendError: If the rows cannot be counted.
+        FileNotFoundError: If the directory does not exist, for example because the statement has been undone.
         GatewayError: If the files contain another number of rows than the backend has written, or the backend answers
             something else.
     """
     reported = result.observed.get(ROWS_WRITTEN)
     (path,) = await storage.run_location(storage.locations.table_paths, written.session_uuid, [written.directory])
-    if reported is not None and (not isinstance(path, Path) or not await storage.run_location(path.is_dir)):
-        return reported  # without a directory, the statement has been undone, and cannot be published
+    if reported is not None and not isinstance(path, Path):
+        return reported
+    if isinstance(path, Path) and not await storage.run_location(path.is_dir):
+        raise FileNotFoundError(errno.ENOENT, "The written directory does not exist", str(path))
     stored = None
     if isinstance(path, Path) and written.storage_format == "parquet":
         stored = await storage.run_slow(_count_in_footers, path)

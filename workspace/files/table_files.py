@@ -60,30 +60,20 @@ def sum_data_files(path: Path, measure: Callable[[BinaryIO], int]) -> int:
         FileNotFoundError: If the table has no directory, or a file was removed during the call.
         OSError: If a file cannot be opened, or the directory tree has more than ``MAX_DEPTH`` levels.
     """
-    with open_directory(path) as directory:
-        return _sum_data_files(directory, measure, 0)
-
-
-def _sum_data_files(directory: int, measure: Callable[[BinaryIO], int], depth: int) -> int:
-    _check_depth(depth)
     total = 0
-    for entry in scan_directory(directory):
-        if _is_ignored(entry.name):
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            with open_directory(entry.name, directory) as below:
-                total += _sum_data_files(below, measure, depth + 1)
-        elif entry.is_file(follow_symlinks=False):
-            descriptor = os.open(entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
-            with os.fdopen(descriptor, "rb") as file:
-                total += measure(file)
+    with open_directory(path) as directory:
+        for entry, parent in _walk(directory, is_visible=_is_read_by_spark):
+            if entry.is_file(follow_symlinks=False):
+                descriptor = os.open(entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
+                with os.fdopen(descriptor, "rb") as file:
+                    total += measure(file)
     return total
 
 
-def _is_ignored(name: str) -> bool:
-    """Return whether Spark ignores files and directories with a name."""
+def _is_read_by_spark(name: str) -> bool:
+    """Return whether Spark reads files and directories with a name."""
     is_internal = name.startswith("_") and "=" not in name
-    return is_internal or name.startswith(".") or name.endswith("._COPYING_")
+    return not (is_internal or name.startswith(".") or name.endswith("._COPYING_"))
 
 
 def has_links(path: Path) -> bool:
@@ -168,14 +158,23 @@ def _require_own(status: os.stat_result, owner: int, name: str) -> None:
         raise ForeignFileError(errno.EPERM, "The file is a hard link or belongs to another user", name)
 
 
-def _walk(directory: int, *, skip_vanished: bool = False, depth: int = 0) -> Iterator[tuple[os.DirEntry[str], int]]:
+def _walk(
+    directory: int,
+    *,
+    skip_vanished: bool = False,
+    is_visible: Callable[[str], bool] = lambda _: True,
+    depth: int = 0,
+) -> Iterator[tuple[os.DirEntry[str], int]]:
     """Yield each entry below an open directory, with the descriptor of its parent.
 
     A directory is yielded before its entries. If a directory was removed or replaced after it was listed, it is
-    skipped if ``skip_vanished`` is True. Otherwise, an error is raised.
+    skipped if ``skip_vanished`` is True. Otherwise, an error is raised. Entries whose names are not visible are
+    skipped, with everything below them.
     """
     _check_depth(depth)
     for entry in scan_directory(directory):
+        if not is_visible(entry.name):
+            continue
         yield entry, directory
         if entry.is_dir(follow_symlinks=False):
             with ExitStack() as stack:
@@ -185,7 +184,7 @@ def _walk(directory: int, *, skip_vanished: bool = False, depth: int = 0) -> Ite
                     if skip_vanished:
                         continue
                     raise
-                yield from _walk(below, skip_vanished=skip_vanished, depth=depth + 1)
+                yield from _walk(below, skip_vanished=skip_vanished, is_visible=is_visible, depth=depth + 1)
 
 
 def _check_depth(depth: int) -> None:

@@ -290,7 +290,7 @@ def test_size_counts_regular_files_only(locations: FileSessionLocations, outside
 
 def test_data_files_are_those_that_spark_reads(locations: FileSessionLocations, outside: Path) -> None:
     table = Path(locations.create(SESSION)) / TABLE
-    ignored = ("_SUCCESS", ".part-0.crc", "_temporary/0/part-3", ".hidden/part-4")
+    ignored = ("_SUCCESS", ".part-0.crc", "_temporary/0/part-3", ".hidden/part-4", "k=2._COPYING_/part-5")
     for name in ("part-0", "k=1/part-1", "_k=1/part-2", *ignored):
         (table / name).parent.mkdir(parents=True, exist_ok=True)
         (table / name).write_bytes(b"four")

@@ -171,3 +171,8 @@ def to_spark_path(path: StoragePath | str) -> str:
 def encode_schema(schema: StructType) -> str:
     """Return a schema in JSON format."""
     return json.dumps(schema.jsonValue())
+
+
+def decode_schema(text: str) -> StructType:
+    """Return the schema that :func:`encode_schema` has encoded."""
+    return StructType.fromJson(json.loads(text))

@@ -32,7 +32,6 @@ Source: [architecture "Temporary tables"].
 """
 
 import asyncio
-import json
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
@@ -52,7 +51,7 @@ from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.storage import Storage
 from gateway.stored_tables.storage_formats import find_storage_format
-from gateway.stored_tables.table_plans import to_spark_path
+from gateway.stored_tables.table_plans import decode_schema, to_spark_path
 from gateway.tables.background import BackgroundTasks, run_to_completion
 from gateway.tables.changes import (
     begin_once,
@@ -316,7 +315,7 @@ class StatementExecutor:
             session.uuid,
             write.directory,
             table.name,
-            StructType.fromJson(json.loads(write.schema)) if write.schema else StructType(),
+            decode_schema(write.schema) if write.schema else StructType(),
             table.storage_format,
             find_storage_format(table.storage_format, table.name).options(dict(table.options)),
         )

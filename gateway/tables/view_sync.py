@@ -6,7 +6,6 @@ describes the same table.
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,6 +22,7 @@ from gateway.stored_tables.table_plans import (
     build_session_table,
     build_unreadable_relation,
     build_view,
+    decode_schema,
     to_spark_path,
 )
 from gateway.tables.background import run_to_completion
@@ -104,7 +104,7 @@ class ViewSync:
             async with asyncio.timeout(_VIEW_SECONDS):
                 if current is not None and current.state is TableState.READY:
                     if change.schema:
-                        schema = StructType.fromJson(json.loads(change.schema))
+                        schema = decode_schema(change.schema)
                         await self.create(execution, replace(current, name=table.name), schema)
                 elif find_table(record, table.name) is current:
                     await execution.backend.drop_temp_view(table.name)

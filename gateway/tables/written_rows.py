@@ -24,6 +24,8 @@ from gateway.stored_tables.table_plans import ROWS_WRITTEN, build_count, build_s
 from gateway.tables.errors import rows_differ
 from workspace.files.table_files import sum_data_files
 from workspace.identifiers import SessionUuid, TableUuid
+from workspace.locations import SessionLocations
+from workspace.storage_paths import StoragePath
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +67,9 @@ async def written_rows(
             something else.
     """
     reported = result.observed.get(ROWS_WRITTEN)
-    (path,) = await storage.run_location(storage.locations.table_paths, written.session_uuid, [written.directory])
+    path, stored = await storage.run_slow(_examine, storage.locations, written)
     if reported is not None and not isinstance(path, Path):
         return reported
-    if isinstance(path, Path) and not await storage.run_location(path.is_dir):
-        raise FileNotFoundError(errno.ENOENT, "The written directory does not exist", str(path))
-    stored = None
-    if isinstance(path, Path) and written.storage_format == "parquet":
-        stored = await storage.run_slow(_count_in_footers, path)
     if stored is None:
         scan = build_scan(
             [to_spark_path(path)],
@@ -87,13 +84,23 @@ async def written_rows(
     return stored
 
 
-def _count_in_footers(path: Path) -> int | None:
-    """Return the number of rows in the Parquet files of a table.
+def _examine(locations: SessionLocations, written: WrittenDirectory) -> tuple[StoragePath, int | None]:
+    """Return the path of a written directory, and the number of rows in its files.
 
-    The result is None if this process cannot determine it, for example because the files are encrypted or belong to
-    another user.
+    The number is None if Spark must count the rows, for example because the files are encrypted or belong to another
+    user.
+
+    Raises:
+        FileNotFoundError: If the directory does not exist.
     """
+    (path,) = locations.table_paths(written.session_uuid, [written.directory])
+    if not isinstance(path, Path):
+        return path, None
+    if not path.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "The written directory does not exist", str(path))
+    if written.storage_format != "parquet":
+        return path, None
     try:
-        return sum_data_files(path, ParquetRowCounter().count)
+        return path, sum_data_files(path, ParquetRowCounter().count)
     except (UnknownRowCountError, OSError):
-        return None
+        return path, None

@@ -104,7 +104,7 @@ class BackendFailures:
         info = error_info(trailing)
         metadata: Mapping[str, str] = {} if info is None else info.metadata
         condition, error_id = _condition(metadata, words), metadata.get("errorId", "")
-        report = find_scan_report(error)
+        report = _find_scan_report(error)
         if error_id in self._kept.get(call.key, ()) or (report is None and not _may_lack_report(condition, words)):
             return forwardable_status(error.code(), words, trailing)
         details = await self._details(error_id, call)
@@ -166,7 +166,7 @@ class BackendFailures:
         return details
 
 
-def find_scan_report(error: aio.AioRpcError) -> ErrorReport | None:
+def _find_scan_report(error: aio.AioRpcError) -> ErrorReport | None:
     """Return the report of a scan in the text of a backend error.
 
     Return None if the error has no report, or if Spark has truncated the text before the report.

@@ -143,7 +143,7 @@ _KEYWORDS_OF_COPIES = frozenset(
 )
 _EXPLAIN_WORDS = frozenset({"EXPLAIN", "LOGICAL", "FORMATTED", "EXTENDED", "CODEGEN", "COST"})
 
-MAX_BYTES = 64 * 1024
+_MAX_BYTES = 64 * 1024
 """The maximum size of a message, because it is visited on the event loop."""
 
 
@@ -181,7 +181,7 @@ def find_single_uses(message: Message, dialect: Dialect) -> Sequence[Relation]:
         )
     else:
         return []
-    is_plain = message.ByteSize() <= MAX_BYTES and _has_plain_expressions(message, dialect)
+    is_plain = message.ByteSize() <= _MAX_BYTES and _has_plain_expressions(message, dialect)
     return list(_find(root, dialect)) if is_plain else []
 
 
@@ -209,7 +209,7 @@ def _find_in_text(statement: relations_pb2.WithRelations, dialect: Dialect) -> I
     text = statement.root.sql.query
     if VARIABLE_START in text or len(statement.references) * len(text) > _MAX_COMPARED_CHARACTERS:
         return
-    tokens = skip_explain(tokenize(text, dialect))
+    tokens = _skip_explain(tokenize(text, dialect))
     if not (has_single_queries(tokens) and _is_plain(tokens)):
         return
     for reference in statement.references:
@@ -219,7 +219,7 @@ def _find_in_text(statement: relations_pb2.WithRelations, dialect: Dialect) -> I
             yield reference.subquery_alias.input
 
 
-def skip_explain(tokens: Sequence[Token]) -> Sequence[Token]:
+def _skip_explain(tokens: Sequence[Token]) -> Sequence[Token]:
     """Return the tokens after ``EXPLAIN`` and its mode.
 
     Return all tokens if the statement is not ``EXPLAIN``.
@@ -244,10 +244,10 @@ def _has_plain_expressions(message: Message, dialect: Dialect) -> bool:
             is_known = kind in _EXPRESSIONS
         if not is_known:
             return False
-    return all(_has_plain_expressions(part, dialect) for part in find_parts(message))
+    return all(_has_plain_expressions(part, dialect) for part in _find_parts(message))
 
 
-def find_parts(message: Message) -> Iterator[Message]:
+def _find_parts(message: Message) -> Iterator[Message]:
     """Return the messages in a message, except those in maps."""
     for field, value in message.ListFields():
         if field.message_type is None or field.message_type.GetOptions().map_entry:

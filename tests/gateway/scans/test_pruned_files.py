@@ -41,3 +41,24 @@ def test_excluded_files_are_not_opened(spark, scan, condition, expected):
 def test_other_conditions_open_the_file(spark, scan, condition):
     with pytest.raises(AnalysisException, match=r"broken\.parquet"):
         spark.sql(f"select a from {scan} where {condition}").collect()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "with c as (select * from {}) select a from c where dir0 = '2026'",
+        "with c as (select a x, dir0 y from {}), d as (select c.x from c where c.y = '2026') select x from d",
+        "select a from (select * from {}) t where t.dir0 = '2026'",
+        "select a from (select a, dir0 from {} union all select 2, null) where dir0 = '2026'",
+        "with c as (select 1 b) select a from (select a, dir0 d from {}) join (select b from c) on d = '2026'",
+    ],
+)
+def test_conditions_reach_scans_in_other_queries(spark, scan, query):
+    assert sorted(row[0] for row in spark.sql(query.format(scan)).collect()) == [2, 3]
+
+
+def test_conditions_reach_scans_of_data_frames_and_parameters(spark, scan):
+    frame = spark.sql(f"select a, dir0 from {scan}")
+    assert frame.filter(frame.dir0 == "2026").groupBy("dir0").sum("a").collect() == [("2026", 5)]
+    assert spark.sql(f"select count(*) from {scan} where dir0 = :year", args={"year": "2026"}).collect() == [(2,)]
+    assert spark.sql(f"select count(*) from {scan} where dir0 = ?", args=["2026"]).collect() == [(2,)]

@@ -260,7 +260,10 @@ class FileScan:
     def _filter_files(
         self, path_filters: Sequence[PathFilter], schema: TupleSchema, *, is_declared: bool
     ) -> Sequence[ListedFile]:
-        """Return the files that filters accept. Filters on columns of the table are ignored."""
+        """Return the files that filters accept.
+
+        Filters on columns of the table are ignored.
+        """
         files = self._files()
         if not path_filters:
             return files

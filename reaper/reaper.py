@@ -424,5 +424,5 @@ def _table_key(session_uuid: SessionUuid, table_uuid: TableUuid) -> WorkKey:
 
 
 def _root_error_of(error: BaseException) -> RootError | None:
-    """Return the error of a root that an error of the storage is or has as its cause. None if there is none."""
+    """Return the error itself or its cause, if one of them is a RootError."""
     return next((each for each in (error, error.__cause__) if isinstance(each, RootError)), None)

@@ -1,6 +1,6 @@
 """Reads the number of rows from the footers of Parquet files.
 
-The number stands between the columns and the row groups of a footer. Libraries decode the whole footer, and some
+A footer contains the columns, then the number of rows, then the row groups. Libraries decode the whole footer, and some
 footers of a few megabytes decode to gigabytes. This module skips the columns and decodes only the number.
 
 Guarantee: The memory and the work are bounded for any content. At most ``MAX_FOOTER_BYTES`` of each file are read, and
@@ -20,7 +20,7 @@ _TRAILER_BYTES = 8
 _MAX_DEPTH = 16
 _MAX_VARINT_BYTES = 10
 _NUM_ROWS = 3
-"""The number of the field of ``FileMetaData``."""
+"""The id of the field of ``FileMetaData`` that contains the number of rows."""
 
 # Kinds of values in the Thrift compact protocol.
 _STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(13)
@@ -28,7 +28,10 @@ _LONG_LIST = 15
 
 
 class UnknownRowCountError(ValueError):
-    """The number of rows in a file cannot be determined within the limits, or the file is not a plain Parquet file."""
+    """An error for a file whose number of rows cannot be determined.
+
+    A limit was reached, or the file is not a Parquet file with a plain footer.
+    """
 
 
 class ParquetRowCounter:

@@ -110,7 +110,9 @@ def build_view(name: str, relation: relations_pb2.Relation) -> base_pb2.Plan:
 
 
 def build_unreadable_relation(schema: StructType, reason: str) -> relations_pb2.Relation:
-    """Return a relation with the given columns that fails with ``USER_RAISED_EXCEPTION`` when it is read.
+    """Return a relation with the given columns whose queries fail.
+
+    The condition of the error is ``USER_RAISED_EXCEPTION``.
 
     Args:
         schema: The columns.

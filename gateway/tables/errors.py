@@ -186,15 +186,15 @@ def statement_failed(table: str) -> GatewayError:
 
 
 def rows_differ(table: str, *, reported: int, stored: int) -> GatewayError:
-    """Return the error for a write whose files contain another number of rows than the backend has written."""
+    """Return the error for a write whose files do not contain the written rows."""
     return GatewayError(
         "LODGE_ROWS_DIFFER",
         "58030",
-        f"The backend wrote {reported:,} rows for table [{table}], but reads {stored:,} rows from its files. The "
-        "statement has been undone. Either a host of the backend had no access to the shared storage during the "
-        "statement: check that all hosts mount it, and run the statement again. Or Spark does not read what it writes: "
-        "rows that are empty lines of a CSV file, and partitions whose columns begin with [.] or whose values end with "
-        "[._COPYING_]. Store the table as [parquet], or change these columns or values.",
+        f"The backend wrote {reported:,} rows for table [{table}], but its files contain {stored:,} rows. The "
+        "statement has been undone. Perhaps a host of the backend had no access to the shared storage during the "
+        "statement: check that all hosts mount the storage, and run the statement again. Or Spark cannot read what it "
+        "wrote: it ignores empty lines of CSV files, and partitions whose columns begin with [.] or whose values end "
+        "with [._COPYING_]. In this case, store the table as [parquet], or change these columns or values.",
     )
 
 

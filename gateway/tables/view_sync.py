@@ -35,7 +35,7 @@ from workspace.records import PendingChange, PendingDrop, SessionRecord, TableSt
 _VIEW_SECONDS = 120.0
 _UNREADABLE = (
     "The storage of temporary table [{}] was absent while Lodge changed the table. Lodge repairs the table when the "
-    "storage is back. Try again later."
+    "storage is available again. Try again later."
 )
 
 log = structlog.get_logger(__name__)

@@ -176,7 +176,10 @@ class Rounds:
         return len(set(lost))
 
     def _stop_clients(self) -> Sequence[str]:
-        """Wait until no client works, and return the problems. Those that have stopped keep their sessions alive."""
+        """Wait until no client works, and return the problems.
+
+        Clients that have stopped keep their sessions alive.
+        """
         problems: list[str] = []
         stopping = threading.Thread(
             target=lambda: problems.extend(run_for_all(self._clients, Client.stop_working)), daemon=True

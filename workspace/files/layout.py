@@ -62,7 +62,9 @@ class Layout:
         SpaceReserve(self.reserve).fill()
 
     def read(self, file: Path) -> bytes | None:
-        """Return the content of a file in Lodge's own directory, such as ``home``. None if it does not exist.
+        """Return the content of a file in Lodge's own directory, or None.
+
+        The result is None if the file does not exist.
 
         Raises:
             OSError: If it cannot be read.

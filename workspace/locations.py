@@ -32,7 +32,7 @@ Source: [architecture "Temporary tables"], [architecture "Session records, lease
 
 from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from workspace.identifiers import SessionUuid, TableUuid
 from workspace.storage_paths import StoragePath
@@ -174,6 +174,26 @@ class SessionLocations(Protocol):
         Raises:
             FileNotFoundError: If the table has no directory.
             OSError: If the directory is nested more deeply than the directory of a table can be.
+        """
+        ...
+
+    def sum_data_files(
+        self, session_uuid: SessionUuid, table_uuid: TableUuid, measure: Callable[[BinaryIO], int]
+    ) -> int | None:
+        """Return the sum of a measure over the files of a table that Spark reads.
+
+        Args:
+            session_uuid: The session.
+            table_uuid: The table.
+            measure: A function that returns the measure of an open file.
+
+        Returns:
+            The sum. None if the storage is no file system.
+
+        Raises:
+            FileNotFoundError: If the table has no directory, or a file was removed during the call.
+            OSError: If a file cannot be opened, or the directory is nested more deeply than the directory of a table
+                can be.
         """
         ...
 

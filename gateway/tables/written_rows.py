@@ -10,7 +10,6 @@ under the same path, and Spark does not notice that the files are missing when i
 Not guaranteed: Files that are lost are not noticed if the backend reports no count.
 """
 
-import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,6 @@ from gateway.storage import Storage
 from gateway.stored_tables.parquet_footers import ParquetRowCounter, UnknownRowCountError
 from gateway.stored_tables.table_plans import ROWS_WRITTEN, build_count, build_scan, to_spark_path
 from gateway.tables.errors import rows_differ
-from workspace.files.table_files import sum_data_files
 from workspace.identifiers import SessionUuid, TableUuid
 from workspace.locations import SessionLocations
 from workspace.storage_paths import StoragePath
@@ -91,16 +89,18 @@ def _examine(locations: SessionLocations, written: WrittenDirectory) -> tuple[St
     user.
 
     Raises:
-        FileNotFoundError: If the directory does not exist.
+        FileNotFoundError: If the directory does not exist, or a file was removed during the call.
     """
-    (path,) = locations.table_paths(written.session_uuid, [written.directory])
+    session_uuid, directory = written.session_uuid, written.directory
+    (path,) = locations.table_paths(session_uuid, [directory])
     if not isinstance(path, Path):
         return path, None
-    if not path.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "The written directory does not exist", str(path))
     if written.storage_format != "parquet":
+        locations.size_bytes(session_uuid, directory)  # raises an error if the directory does not exist
         return path, None
     try:
-        return path, sum_data_files(path, ParquetRowCounter().count)
+        return path, locations.sum_data_files(session_uuid, directory, ParquetRowCounter().count)
+    except FileNotFoundError:
+        raise
     except (UnknownRowCountError, OSError):
         return path, None

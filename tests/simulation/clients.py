@@ -181,6 +181,7 @@ class Client:
             if outcome.error is None:
                 self._checker.count("statement_completed")
                 if sql.startswith("CREATE") and outcome.responses:
+                    self._checker.count("table_created")
                     self._checker.on_table_created(statement)
                 elif is_drop:
                     self._checker.on_drop_completed(statement)

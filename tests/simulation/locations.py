@@ -7,7 +7,7 @@ them, except for its tests of files.
 import errno
 from collections.abc import Callable, Hashable, Sequence, Set
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from tests.simulation.network import Network
 from tests.simulation.schedule import Process
@@ -116,6 +116,12 @@ class ModelLocations:
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "No such directory in the simulated storage", table_uuid)
         return len(found.files) * FILE_BYTES
+
+    def sum_data_files(
+        self, session_uuid: SessionUuid, table_uuid: TableUuid, measure: Callable[[BinaryIO], int]
+    ) -> int:
+        """Return the number of files of a table, each of which contains one row."""
+        return self.size_bytes(session_uuid, table_uuid) // FILE_BYTES
 
     def copy_table(self, source: tuple[SessionUuid, TableUuid], target: tuple[SessionUuid, TableUuid]) -> None:
         raise NotImplementedError("The simulation does not clone sessions.")

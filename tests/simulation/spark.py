@@ -34,7 +34,6 @@ Reply = Callable[[Sequence[bytes] | Exception], object]
 """Receives the responses of a call, or the reason for its failure."""
 
 _SCHEMA = pyspark_types_to_proto_types(StructType([StructField("id", LongType())]))
-_ROWS = 7
 _VIEW_PREFIX = "system.session.`"
 _State = base_pb2.GetStatusResponse.OperationStatus
 
@@ -220,14 +219,14 @@ class SparkServer:
             reply(operation.answer or ())
         operation.waiting.clear()
 
-    @staticmethod
-    def _complete(operation: _Operation) -> None:
+    def _complete(self, operation: _Operation) -> None:
         response = base_pb2.ExecutePlanResponse(
             operation_id=operation.id, response_id=f"{operation.id}-1", server_side_session_id=operation.server_session
         )
         if operation.target is not None:
             metrics = response.observed_metrics.add(name=ROWS_WRITTEN)
-            metrics.values.add().long = _ROWS
+            written = self._storage.table(*operation.target)
+            metrics.values.add().long = len(written.files) if written is not None else 0
         response.result_complete.SetInParent()
         operation.answer = [response.SerializeToString()]
 

@@ -87,6 +87,7 @@ def test_invariants_hold_in_all_histories() -> None:
     for number in range(MOST_ROUNDS):
         counts += events_in_round(number)
         rare = {meaning: counts[event] for event, meaning in EXPECTED_EVENTS.items() if counts[event] < OFTEN}
+        assert counts["table_created"] >= (number + 1) * SEEDS, "creations of tables hardly ever succeed"
         if not rare:
             return
     pytest.fail(f"These events happened fewer than {OFTEN} times: {rare}")

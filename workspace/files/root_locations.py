@@ -6,15 +6,16 @@ For the guarantees, see :mod:`workspace.files.session_locations`.
 import errno
 import os
 import stat
-from collections.abc import Iterator, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 from workspace.files.layout import Layout
 from workspace.files.private_files import make_private_directory, open_directory, sync_directory
-from workspace.files.table_files import size_bytes
+from workspace.files.table_files import size_bytes, sum_data_files
 from workspace.files.trash import Trash
 from workspace.identifiers import SessionUuid, TableUuid, check_uuid, is_uuid
 from workspace.locations import LocationContents, Owner, OwnerError
@@ -139,11 +140,23 @@ class RootLocations:
 
     def size_bytes(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> int:
         """Return the total size of a table's regular files."""
+        with self._open_table(session_uuid, table_uuid) as table:
+            return size_bytes(table)
+
+    def sum_data_files(
+        self, session_uuid: SessionUuid, table_uuid: TableUuid, measure: Callable[[BinaryIO], int]
+    ) -> int:
+        """Return the sum of a measure over the files of a table that Spark reads."""
+        with self._open_table(session_uuid, table_uuid) as table:
+            return sum_data_files(table, measure)
+
+    @contextmanager
+    def _open_table(self, session_uuid: SessionUuid, table_uuid: TableUuid) -> Iterator[int]:
         with (
             open_directory(self.path(session_uuid)) as location,
             open_directory(check_uuid(table_uuid), location) as table,
         ):
-            return size_bytes(table)
+            yield table
 
     def _directories(self, session_uuid: SessionUuid) -> Iterator[str]:
         try:

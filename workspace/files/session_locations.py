@@ -22,6 +22,7 @@ Not guaranteed: See :mod:`workspace.files.trash`.
 from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from types import MappingProxyType
+from typing import BinaryIO
 
 from workspace.files.layout import Layout
 from workspace.files.root_locations import RootLocations
@@ -166,6 +167,18 @@ class FileSessionLocations:
             OSError: If the directory is nested more deeply than the directory of a table can be.
         """
         return _root_of(self.roots(), session_uuid, table_uuid).size_bytes(session_uuid, table_uuid)
+
+    def sum_data_files(
+        self, session_uuid: SessionUuid, table_uuid: TableUuid, measure: Callable[[BinaryIO], int]
+    ) -> int:
+        """Return the sum of a measure over the files of a table that Spark reads.
+
+        Raises:
+            FileNotFoundError: If the table has no directory, or a file was removed during the call.
+            OSError: If a file cannot be opened, or the directory is nested more deeply than the directory of a table
+                can be.
+        """
+        return _root_of(self.roots(), session_uuid, table_uuid).sum_data_files(session_uuid, table_uuid, measure)
 
     def copy_table(self, source: tuple[SessionUuid, TableUuid], target: tuple[SessionUuid, TableUuid]) -> None:
         """Copy a table into the existing location of another session.

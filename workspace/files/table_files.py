@@ -46,27 +46,26 @@ def size_bytes(directory: int) -> int:
     return total
 
 
-def sum_data_files(path: Path, measure: Callable[[BinaryIO], int]) -> int:
-    """Return the sum of a measure over the data files of a table.
+def sum_data_files(directory: int, measure: Callable[[BinaryIO], int]) -> int:
+    """Return the sum of a measure over the data files below an open directory.
 
     Data files are the regular files that Spark reads. Spark ignores files and directories whose names begin with ``.``,
     those whose names begin with ``_`` and contain no ``=``, and those whose names end with ``._COPYING_``.
 
     Args:
-        path: The directory of the table.
+        directory: The directory of a table.
         measure: A function that returns the measure of an open file.
 
     Raises:
-        FileNotFoundError: If the table has no directory, or a file was removed during the call.
+        FileNotFoundError: If a file was removed during the call.
         OSError: If a file cannot be opened, or the directory tree has more than ``MAX_DEPTH`` levels.
     """
     total = 0
-    with open_directory(path) as directory:
-        for entry, parent in _walk(directory, is_visible=_is_read_by_spark):
-            if entry.is_file(follow_symlinks=False):
-                descriptor = os.open(entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
-                with os.fdopen(descriptor, "rb") as file:
-                    total += measure(file)
+    for entry, parent in _walk(directory, is_visible=_is_read_by_spark):
+        if entry.is_file(follow_symlinks=False):
+            descriptor = os.open(entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
+            with os.fdopen(descriptor, "rb") as file:
+                total += measure(file)
     return total
 
 

@@ -38,6 +38,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import BinaryIO
 
 from workspace.identifiers import SessionUuid, TableUuid, check_uuid, is_uuid
 from workspace.locations import Owner, OwnerError
@@ -203,6 +204,13 @@ class ObjectSessionLocations:
         target = Target(session_uuid, table_uuid)
         self._check()
         return sum(self._objects(target).values())
+
+    def sum_data_files(
+        self, session_uuid: SessionUuid, table_uuid: TableUuid, measure: Callable[[BinaryIO], int]
+    ) -> None:
+        """Return None, because objects are not opened here."""
+        check_uuid(session_uuid), check_uuid(table_uuid)
+        self._check()
 
     def copy_table(self, source: tuple[SessionUuid, TableUuid], target: tuple[SessionUuid, TableUuid]) -> None:
         """Copy a table into the existing location of another session.

@@ -16,7 +16,7 @@ import pytest
 from tests.fixture_types import InProcesses, InterruptedAt, KilledAt, NewRoot
 from tests.forks import create_fork
 from workspace.files.session_locations import FileSessionLocations
-from workspace.files.table_files import MAX_DEPTH, sum_data_files
+from workspace.files.table_files import MAX_DEPTH
 from workspace.identifiers import SessionUuid, TableUuid
 from workspace.locations import Owner, OwnerError
 
@@ -297,9 +297,9 @@ def test_data_files_are_those_that_spark_reads(locations: FileSessionLocations, 
     (table / "link").symlink_to(outside)
     (table / "directory-link").symlink_to(outside.parent, target_is_directory=True)
     os.mkfifo(table / "fifo")
-    assert sum_data_files(table, lambda file: len(file.read())) == 12
+    assert locations.sum_data_files(SESSION, TABLE, lambda file: len(file.read())) == 12
     with pytest.raises(FileNotFoundError):
-        sum_data_files(table.parent / "absent", lambda file: len(file.read()))
+        locations.sum_data_files(SESSION, TableUuid(str(uuid.uuid4())), lambda file: len(file.read()))
 
 
 def test_tree_deeper_than_a_table_is_an_error_and_uses_few_descriptors(locations: FileSessionLocations) -> None:

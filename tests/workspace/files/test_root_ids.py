@@ -65,6 +65,7 @@ def everything_that_looks(locations: FileSessionLocations) -> Sequence[Callable[
         lambda: locations.remove_table(SESSION, TABLE),
         lambda: locations.table_paths(SESSION, [TABLE])[0],
         lambda: locations.size_bytes(SESSION, TABLE),
+        lambda: locations.sum_data_files(SESSION, TABLE, lambda file: 1),
         lambda: locations.trash_of(SESSION),
         lambda: locations.copy_table((SESSION, TABLE), (SESSION, TABLE)),
         locations.initialise,

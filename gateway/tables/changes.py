@@ -218,7 +218,8 @@ def hand_over(record: SessionRecord, table: TemporaryTable, change: PendingChang
 def complete(record: SessionRecord, table: TemporaryTable, change: PendingChange) -> SessionRecord:
     """Return the session record without a change that is published and visible.
 
-    Completing a drop removes the table from the record. Completing a change a second time has no effect.
+    Completing a drop removes the table from the record. Completing a change a second time has no effect. If the table
+    is being dropped, its drop receives the schema of the change: whoever undoes the drop creates the view.
     """
     current = same_table(record, table)
     if current is None or pending_change(current, change) is None:
@@ -226,7 +227,10 @@ def complete(record: SessionRecord, table: TemporaryTable, change: PendingChange
     if isinstance(change, PendingDrop):
         return remove_table(record, table.name)
     writes = tuple(each for each in current.writes if each.directory != change.directory)
-    return put_table(record, replace(current, writes=writes))
+    drop = current.drop
+    if drop is not None and not drop.schema:
+        drop = replace(drop, schema=change.schema)
+    return put_table(record, replace(current, writes=writes, drop=drop))
 
 
 def complete_with_answer(record: SessionRecord, table: TemporaryTable, change: PendingChange) -> SessionRecord:

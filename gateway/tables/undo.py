@@ -123,7 +123,11 @@ class Undo:
     async def _undo_once(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> Answer | None:
         session = execution.session
 
+        own: PendingChange | None = None
+
         def transition(record: SessionRecord) -> SessionRecord:
+            nonlocal own
+            own = find_pending(record, table, change) or own  # the statement that creates the table may add its schema
             return undo(record, table, change)
 
         async with asyncio.timeout(_UNDO_SECONDS):

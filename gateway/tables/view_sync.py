@@ -26,7 +26,7 @@ from gateway.stored_tables.table_plans import (
     to_spark_path,
 )
 from gateway.tables.background import run_to_completion
-from gateway.tables.changes import same_table
+from gateway.tables.changes import find_pending, same_table
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
 from workspace.record_changes import find_table
@@ -162,8 +162,10 @@ class ViewSync:
             OSError: If the storage is not there.
         """
         while True:  # other replicas may change the table while its view is being created
-            record = transition(await self._records.read(execution.session))
-            contents = (contents_of(same_table(record, table)),)
+            stored = await self._records.read(execution.session)
+            change = find_pending(stored, table, change) or change
+            record = transition(stored)
+            contents = (contents_of(same_table(record, table)), bool(change.schema))
             if contents == shown:
                 return shown
             try:

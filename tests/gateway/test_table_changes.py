@@ -13,6 +13,7 @@ from gateway.tables.changes import (
     begin_once,
     begin_write,
     complete,
+    find_pending,
     pending_change,
     publish,
     suspect_request,
@@ -172,6 +173,15 @@ def test_dropping_table_takes_no_rows_and_undo_makes_it_ready():
         begin_write(record, TABLE, write(2, WriteKind.INSERTION))
     assert undo(record, TABLE, drop).tables[0].state is TableState.READY
     assert complete(record, TABLE, drop).tables == ()
+
+
+def test_drop_of_a_table_without_view_learns_the_schema_from_its_creation():
+    creation, drop = write(0, WriteKind.CREATION), PendingDrop("operation 1", A)
+    begun = replace(TABLE, state=TableState.CREATING, parts=(), writes=(creation,))
+    published = publish(a_record(tables=(begun,)), TABLE, creation, rows=1, size_bytes=10)
+    created = complete(begin_drop(published, TABLE, drop), TABLE, replace(creation, is_published=True))
+    assert find_pending(created, TABLE, drop).schema == creation.schema
+    assert undo(created, TABLE, drop).tables[0].pending_changes == ()
 
 
 def test_reaper_removes_begun_writes_and_keeps_published_ones():

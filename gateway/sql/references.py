@@ -29,6 +29,9 @@ _ENDS_FROM = frozenset(
     {"SELECT", "WHERE", "GROUP", "HAVING", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET", "WINDOW"}
     | {"QUALIFY", "UNION", "INTERSECT", "EXCEPT", "MINUS", "SET", "VALUES", "VIEW"}
 )
+_BEFORE_BY = frozenset({"GROUP", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE"})
+_AFTER_ALIAS = frozenset({"JOIN", "CROSS", "INNER", "NATURAL", "FULL", "ANTI", "SEMI", "ON", "USING"})
+_SIDES = frozenset({"LEFT", "RIGHT"})
 _CALLS_WITH_FROM = frozenset({"EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "OVERLAY"})
 
 
@@ -232,13 +235,32 @@ class _ReferenceFinder:
             frame.expects_table = self._is_before_table(position)
             frame.in_from = frame.in_from or (word == "FROM" and frame.expects_table)
             frame.after_item = False
-        elif word in _ENDS_FROM or (word == "WHEN" and frame.merges):
+        elif (word in _ENDS_FROM and not self._is_alias(position)) or (word == "WHEN" and frame.merges):
             frame.expects_table = frame.in_from = frame.after_item = False
-        elif frame.expects_table and word in _SKIPPED_BEFORE_TABLE:
+        elif frame.expects_table and (word in _SKIPPED_BEFORE_TABLE or self._is_before_stream(position)):
             pass
         elif word not in {"AS", *_AFTER_TABLE}:
             frame.merges = frame.merges or word == "MERGE"
             self._visit_name()
+
+    def _is_alias(self, position: int) -> bool:
+        """Return whether a keyword after a table is its alias. Spark's keywords are not reserved."""
+        frame, word = self._frames[-1], self._keyword(position)
+        if not frame.after_item:
+            return False
+        if word in _BEFORE_BY:
+            return self._keyword(position + 1) != "BY"
+        if frame.in_from and self._keyword(position - 1) == "AS":
+            return True
+        following = self._keyword(position + 1)
+        if following in _SIDES:
+            return not self._is_symbol(position + 2, "(")
+        return following in _AFTER_ALIAS or self._at(position + 1) is None or self._is_symbol(position + 1, ",);")
+
+    def _is_before_stream(self, position: int) -> bool:
+        """Return whether ``STREAM`` is followed by a multipart name, and so is not a name itself."""
+        is_name = self._is_symbol(position + 2, ".")
+        return self._keyword(position) == "STREAM" and (is_name or self._is_symbol(position + 1, "("))
 
     def _is_before_table(self, position: int) -> bool:
         """Return whether the keyword is followed by a table.

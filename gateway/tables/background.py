@@ -7,6 +7,9 @@ from typing import Any, TypeVar
 
 from gateway.current_work import noted
 
+_ARRIVAL_SECONDS = 10.0
+"""How long a request to the backend may take to arrive."""
+
 _Result = TypeVar("_Result")
 
 
@@ -44,4 +47,23 @@ async def run_to_completion(work: Coroutine[Any, Any, _Result]) -> _Result:
     try:
         return task.result()
     finally:
+        del task  # an error refers to this frame; the two would keep each other in memory
+
+
+async def let_arrive(request: Coroutine[Any, Any, _Result]) -> _Result:
+    """Make a request to the backend that is not cancelled before it has arrived.
+
+    A request that is cancelled can arrive nevertheless, even after the caller's next request. If the caller is
+    cancelled, this function therefore waits for the response, at most ten seconds.
+    """
+    task = asyncio.create_task(noted(request))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=_ARRIVAL_SECONDS)
+        if task.done() and not task.cancelled():
+            task.exception()  # asyncio reports errors that nobody has looked at
+        raise
+    finally:
+        task.cancel()
         del task  # an error refers to this frame; the two would keep each other in memory

@@ -25,7 +25,7 @@ from gateway.stored_tables.table_plans import (
     decode_schema,
     to_spark_path,
 )
-from gateway.tables.background import run_to_completion
+from gateway.tables.background import let_arrive, run_to_completion
 from gateway.tables.changes import find_pending, same_table
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
@@ -73,7 +73,7 @@ class ViewSync:
             options=find_storage_format(table.storage_format, table.name).options(dict(table.options)),
             is_partitioned=bool(table.partition_columns),
         )
-        await execution.backend.execute(build_view(table.name, relation))
+        await let_arrive(execution.backend.execute(build_view(table.name, relation)))
         try:
             await self._storage.run_location(find_directories)
         except (GatewayError, OSError):
@@ -107,7 +107,7 @@ class ViewSync:
                         schema = decode_schema(change.schema)
                         await self.create(execution, replace(current, name=table.name), schema)
                 elif find_table(record, table.name) is current:
-                    await execution.backend.drop_temp_view(table.name)
+                    await let_arrive(execution.backend.drop_temp_view(table.name))
         except TimeoutError:
             raise GatewayError(
                 "LODGE_BACKEND_SILENT",

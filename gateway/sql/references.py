@@ -13,10 +13,11 @@ Source: [temporary-tables §5.1.10], [spark-sql-grammar fromClause], [spark-sql-
 [spark-sql-grammar multipartIdentifier], [spark-sql-grammar compoundStatement].
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
-from gateway.sql.lexer import Token, TokenKind, blank_out
+from gateway.sql.lexer import Token, TokenKind, blank_out, match_brackets
 from workspace.name_comparison import comparable_name
 
 _BEFORE_TABLE = frozenset({"FROM", "JOIN", "INTO", "TABLE", "OVERWRITE", "UPDATE", "DESCRIBE", "DESC", "USING"})
@@ -95,6 +96,7 @@ class _Frame:
         expects_table: Whether a name at this position refers to a table.
         in_from: Whether a comma at this position is followed by a table.
         after_item: Whether a name at this position is an alias.
+        in_rows: Whether a comma at this position is followed by a row of ``FROM VALUES``, not by a table.
         merges: Whether the statement is ``MERGE``, in which ``USING`` is followed by a table.
     """
 
@@ -103,6 +105,7 @@ class _Frame:
     expects_table: bool = False
     in_from: bool = False
     after_item: bool = False
+    in_rows: bool = False
     merges: bool = False
 
 
@@ -140,6 +143,10 @@ class _ReferenceFinder:
             if comparable_name(column.parts[0]) not in self._definitions
         ]
         return sorted([*self._tables_and_hints, *visible], key=lambda reference: reference.start)
+
+    @cached_property
+    def _closing_brackets(self) -> Mapping[int, int]:
+        return match_brackets(self._tokens)
 
     def _at(self, position: int) -> Token | None:
         return self._tokens[position] if 0 <= position < len(self._tokens) else None
@@ -234,12 +241,14 @@ class _ReferenceFinder:
         if word in _BEFORE_TABLE or self._is_before_shown_table(position):
             frame.expects_table = self._is_before_table(position)
             frame.in_from = frame.in_from or (word == "FROM" and frame.expects_table)
-            frame.after_item = False
+            frame.after_item = frame.in_rows = False
+        elif word == "VALUES" and frame.expects_table:
+            frame.expects_table, frame.in_rows = False, True
         elif (word in _ENDS_FROM and not self._is_alias(position)) or (word == "WHEN" and frame.merges):
-            frame.expects_table = frame.in_from = frame.after_item = False
+            frame.expects_table = frame.in_from = frame.after_item = frame.in_rows = False
         elif frame.expects_table and (word in _SKIPPED_BEFORE_TABLE or self._is_before_stream(position)):
             pass
-        elif word not in {"AS", *_AFTER_TABLE}:
+        elif word not in {"AS", *_AFTER_TABLE} or (frame.in_rows and self._continues_from(position + 1)):
             frame.merges = frame.merges or word == "MERGE"
             self._visit_name()
 
@@ -252,10 +261,18 @@ class _ReferenceFinder:
             return self._keyword(position + 1) != "BY"
         if frame.in_from and self._keyword(position - 1) == "AS":
             return True
-        following = self._keyword(position + 1)
-        if following in _SIDES:
-            return not self._is_symbol(position + 2, "(")
-        return following in _AFTER_ALIAS or self._at(position + 1) is None or self._is_symbol(position + 1, ",);")
+        if self._is_symbol(position + 1, "("):  # the names of the columns, or an expression
+            end = self._closing_brackets.get(position + 1)
+            return end is not None and self._continues_from(end + 1)
+        return (
+            self._at(position + 1) is None or self._is_symbol(position + 1, ");") or self._continues_from(position + 1)
+        )
+
+    def _continues_from(self, position: int) -> bool:
+        """Return whether a ``FROM`` clause goes on after a table."""
+        if self._keyword(position) in _SIDES:
+            return not self._is_symbol(position + 1, "(")
+        return self._keyword(position) in _AFTER_ALIAS or self._is_symbol(position, ",")
 
     def _is_before_stream(self, position: int) -> bool:
         """Return whether ``STREAM`` is followed by a multipart name, and so is not a name itself."""
@@ -286,7 +303,10 @@ class _ReferenceFinder:
 
     def _visit_name(self) -> None:
         frame = self._frames[-1]
-        frame.after_item, frame.expects_table = frame.expects_table, False
+        if frame.in_rows:  # a name in a row, or the alias after the last row
+            frame.after_item, frame.in_rows = not frame.after_item, not frame.after_item
+        else:
+            frame.after_item, frame.expects_table = frame.expects_table, False
 
     def _visit_parenthesis(self, position: int) -> None:
         frame = self._frames[-1]
@@ -304,7 +324,7 @@ class _ReferenceFinder:
         if len(self._frames) > 1:
             self._frames.pop()
         self._frames[-1].expects_table = False
-        self._frames[-1].after_item = frame.is_item
+        self._frames[-1].after_item = frame.is_item or self._frames[-1].in_rows
         if frame.opener is not None and self._is_before_query_definition(position + 1):
             self._definitions.add(comparable_name(frame.opener.value))
             self._common_tables.add(comparable_name(frame.opener.value))
@@ -316,5 +336,5 @@ class _ReferenceFinder:
             return
         if self._is_symbol(position, ">") and self._is_symbol(position - 1, "|"):
             frame.in_from = False
-        frame.expects_table = frame.in_from and self._is_symbol(position, ",")
-        frame.after_item = False
+        frame.expects_table = frame.in_from and not frame.in_rows and self._is_symbol(position, ",")
+        frame.after_item = frame.in_from and self._tokens[position].kind in (TokenKind.NUMBER, TokenKind.STRING)

@@ -1,15 +1,12 @@
 """Compares how Lodge, Python's protobuf and Spark's protobuf read the same requests."""
 
 import asyncio
-import struct
-import subprocess
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
-import pyspark
 from google.protobuf.message import DecodeError
 
 from gateway.authentication.identity import Identity
@@ -18,13 +15,12 @@ from gateway.plan_decoding import PlanDecoder
 from gateway.request_pools import RequestPools
 from gateway.requests import Request, read_request
 from tests.gateway.fuzz.cases import KINDS, make_case
+from tests.java_reader import JARS, JavaReader
 from workspace.identifiers import Principal
 
 ANN = Identity(Principal("ann"))
-_JAR = next((Path(pyspark.__file__).parent / "jars").glob("spark-connect_*.jar"))
+_JAR = next(JARS.glob("spark-connect_*.jar"))
 _SOURCE = Path(__file__).with_name("RequestReader.java")
-_FLUSH = struct.pack(">i", -1)
-_BATCH = 100  # a batch and its answers fit into the buffers of the pipes
 
 
 class Reading(NamedTuple):
@@ -41,31 +37,15 @@ class Reading(NamedTuple):
     tags: tuple[str, ...]
 
 
-class SparkReader:
+class SparkReader(JavaReader):
     """A Java process that reads requests with Spark's classes."""
 
-    def __enter__(self) -> Self:
-        command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", str(_JAR), str(_SOURCE)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.communicate()
+    def __init__(self) -> None:
+        super().__init__(_SOURCE, str(_JAR))
 
     def read(self, cases: Sequence[tuple[str, bytes]]) -> list[Reading | None]:
         """Return what Spark reads from each request. None if Spark refuses the request."""
-        return [
-            reading for start in range(0, len(cases), _BATCH) for reading in self._read(cases[start : start + _BATCH])
-        ]
-
-    def _read(self, cases: Sequence[tuple[str, bytes]]) -> list[Reading | None]:
-        for method, data in cases:
-            name = method.encode()
-            self._process.stdin.write(struct.pack(">i", len(name)) + name + struct.pack(">i", len(data)) + data)
-        self._process.stdin.write(_FLUSH)
-        self._process.stdin.flush()
-        return [_parse(self._process.stdout.readline().decode().strip()) for _ in cases]
+        return [_parse(line) for (line,) in self.ask([(name.encode(), data) for name, data in cases])]
 
 
 def check_requests(spark: SparkReader, random: Random, count: int) -> Counter[str]:

@@ -15,7 +15,7 @@ Source: [spark-connect-proto base.proto], messages ``Plan`` and ``CompressedOper
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 import zstandard
@@ -26,6 +26,7 @@ from pyspark.sql.connect.proto import base_pb2
 from gateway.errors import GatewayError, SparkError, invalid_request
 from gateway.request_pools import INLINE_BYTES, MAX_FIELDS, RequestPools
 from gateway.requests import Request
+from gateway.sql.sql_texts import SqlTexts
 from gateway.wire import LENGTH, VARINT, Field, count_fields, read_fields
 
 _MAX_PLAN_FIELDS = 64
@@ -83,11 +84,13 @@ class DecodedPlan:
         plan: The plan, decompressed.
         size_bytes: The decompressed size of the encoded plan.
         compressed: The compressed operation of the client, without its data. None if the plan was not compressed.
+        texts: The SQL texts of the plan.
     """
 
     plan: base_pb2.Plan
     size_bytes: int
     compressed: base_pb2.Plan.CompressedOperation | None = None
+    texts: SqlTexts = field(default_factory=SqlTexts)
 
     @property
     def is_compressed(self) -> bool:
@@ -116,11 +119,13 @@ class DecodedAnalysis:
         message: The request.
         size_bytes: The decompressed size of the encoded request.
         compressed: Each compressed plan in the request, with its decompressed plan.
+        texts: The SQL texts of the request.
     """
 
     message: base_pb2.AnalyzePlanRequest
     size_bytes: int
     compressed: Sequence[tuple[base_pb2.Plan, DecodedPlan]] = ()
+    texts: SqlTexts = field(default_factory=SqlTexts)
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -301,11 +306,11 @@ def _read_operation(data: bytes, operation: Field) -> tuple[memoryview, base_pb2
     if sum(field.end - field.tag_start for field in fields if field.number not in _WIRE_TYPES) > _MAX_UNKNOWN_BYTES:
         raise invalid_request("the compressed plan has large fields that the gateway does not know")
     content, header = memoryview(b""), b""
-    for field in fields:
-        if field.number == _Operation.DATA_FIELD_NUMBER:
-            content = memoryview(data)[field.start : field.end]
+    for each in fields:
+        if each.number == _Operation.DATA_FIELD_NUMBER:
+            content = memoryview(data)[each.start : each.end]
         else:
-            header += data[field.tag_start : field.end]
+            header += data[each.tag_start : each.end]
     try:
         return content, _Operation.FromString(header)
     except DecodeError as error:

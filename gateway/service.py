@@ -79,6 +79,7 @@ from gateway.scans.plannings import Plannings
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.sessions.suspects import check_request
+from gateway.sql.sql_texts import SqlTexts
 from gateway.statement_audit import ObservedStatement, StatementAudit
 from gateway.tables.own_statements import OwnStatements
 from gateway.tracebacks import forget_frames
@@ -381,27 +382,27 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 decoded = await self._plans.decode(plan)
                 self._audited.describe(observed, decoded.plan)
                 searched = None if decoded.is_compressed else request.data
-                await self._paths.check(searched, [decoded.plan], decoded.size_bytes)
-                operation = await self._statements.start(call.existing, request, decoded.plan, call.metadata, progress)
+                await self._paths.check(searched, [decoded.plan], decoded.size_bytes, decoded.texts)
+                operation = await self._statements.start(call.existing, request, decoded, call.metadata, progress)
                 if operation is not None:
                     return operation
                 return await self._resolution.resolve_execution(
-                    request, decoded, lambda: self._names(call, progress.send)
+                    request, decoded, lambda texts: self._names(call, texts, progress.send)
                 )
             except UnreadablePlanError as error:
                 data = await self._resolution.resolve_deep_plan(
-                    call.key, request.data, base_pb2.ExecutePlanRequest, error, lambda: self._names(call)
+                    call.key, request.data, base_pb2.ExecutePlanRequest, error, lambda texts: self._names(call, texts)
                 )
                 return request.with_data(data)
 
-    async def _names(self, call: "_Call", on_progress: OnProgress | None = None) -> PlanResolver:
+    async def _names(self, call: "_Call", texts: SqlTexts, on_progress: OnProgress | None = None) -> PlanResolver:
         """Return the resolver for the names in a request that contains a plan."""
         session = call.existing
         client = base_pb2.ExecutePlanRequest(
             session_id=session.key.client_session_id, user_context=call.request.user_context
         )
         backend = BackendSession(session.backend, client, call.metadata)
-        return await self._statements.names(session, backend, on_progress)
+        return await self._statements.names(session, backend, texts, on_progress)
 
     async def _send(
         self,
@@ -419,10 +420,10 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     async def _analyze_plan(self, call: "_Call") -> bytes:
         data = call.request.data
         try:
-            resolved = await self._resolution.resolve_analysis(call.key, data, lambda: self._names(call))
+            resolved = await self._resolution.resolve_analysis(call.key, data, lambda texts: self._names(call, texts))
         except UnreadablePlanError as error:
             data = await self._resolution.resolve_deep_plan(
-                call.key, data, base_pb2.AnalyzePlanRequest, error, lambda: self._names(call)
+                call.key, data, base_pb2.AnalyzePlanRequest, error, lambda texts: self._names(call, texts)
             )
             resolved = ResolvedAnalysis(data)
         answer = await forward_unary(call.backend, call.method, resolved.data, call.context)

@@ -18,6 +18,7 @@ from gateway.sql.identifier_clauses import resolve_identifier_clauses
 from gateway.sql.lexer import tokenize
 from gateway.sql.parameters import Parameters
 from gateway.sql.references import Reference, find_references
+from gateway.sql.sql_texts import SqlTexts
 from workspace.records import TableState, TemporaryTable
 from workspace.workspaces import Workspace, Workspaces
 
@@ -36,12 +37,14 @@ class NameLookup:
         tables: The temporary tables of the session.
         settings: The settings of the session.
         scans: Plans the scans of the session. None if they are not planned.
+        texts: The SQL texts of the request.
     """
 
     workspaces: Workspaces
     tables: Sequence[TemporaryTable]
     settings: SessionSettings
     scans: SessionScans | None = None
+    texts: SqlTexts = field(default_factory=SqlTexts, compare=False)
     _tables_by_name: Mapping[str, TemporaryTable] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -28,6 +28,7 @@ from gateway.names.word_search import WordSearch
 from gateway.plan_decoding import UnreadablePlanError, decode_large
 from gateway.request_pools import MAX_FIELDS, RequestPools
 from gateway.sql.path_texts import PathText, TextUse, find_path_texts, use_of_setting
+from gateway.sql.sql_texts import SqlTexts
 from gateway.stored_tables.table_descriptions import build_permanent_scan
 from workspace.identifiers import is_uuid
 from workspace.workspaces import Workspaces
@@ -59,20 +60,25 @@ class PathChecks:
         self._pools = pools
         self._cached: tuple[Workspaces, PathFence] | None = None
 
-    async def check(self, data: bytes | None, messages: Sequence[Message], size_bytes: int) -> None:
+    async def check(
+        self, data: bytes | None, messages: Sequence[Message], size_bytes: int, texts: SqlTexts | None = None
+    ) -> None:
         """Check the paths in a request.
 
         Args:
             data: The encoded request, in which the words of subqueries are searched. None if a part is compressed.
             messages: The decoded parts of the request.
             size_bytes: The decompressed size of these parts. It decides whether the check runs in a thread.
+            texts: The SQL texts of the request. None if nobody else reads them.
 
         Raises:
             GatewayError: If a path may lead into the default temporary workspace.
         """
-        texts = await self._pools.parse(size_bytes // _BYTES_PER_CHARACTER, self._find, data, messages)
-        if texts:
-            await self._check_texts(texts)
+        found = await self._pools.parse(
+            size_bytes // _BYTES_PER_CHARACTER, self._find, data, messages, texts or SqlTexts()
+        )
+        if found:
+            await self._check_texts(found)
 
     async def check_encoded(self, data: bytes, kind: Descriptor) -> None:
         """Check the paths in an encoded plan that is nested too deeply to decode.
@@ -136,12 +142,12 @@ class PathChecks:
         texts += [each for pair in pairs if "`" in pair.value for each in find_path_texts(pair.value)]
         return list(self._own_texts(texts))
 
-    def _find(self, data: bytes | None, messages: Sequence[Message]) -> Sequence[PathText]:
+    def _find(self, data: bytes | None, messages: Sequence[Message], texts: SqlTexts) -> Sequence[PathText]:
         with_expressions = data is None or _SUBQUERIES.matches_now(data)
-        texts: list[PathText] = []
+        found: list[PathText] = []
         for message in messages:
-            texts += self._own_texts(find_plan_paths(message, with_expressions=with_expressions))
-        return texts
+            found += self._own_texts(find_plan_paths(message, texts, with_expressions=with_expressions))
+        return found
 
     def _find_encoded(self, data: bytes, kind: Descriptor) -> Sequence[PathText]:
         return list(self._own_texts(find_encoded_paths(data, kind, MAX_FIELDS)))

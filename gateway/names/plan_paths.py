@@ -18,6 +18,7 @@ from gateway.authorization.path_fence import UNKNOWN
 from gateway.errors import invalid_request
 from gateway.names.plan_messages import fields_reaching, find_children, is_map_of_scalars
 from gateway.sql.path_texts import PathText, TextUse, find_name_paths, find_path_texts, may_contain_path, read_option
+from gateway.sql.sql_texts import SqlTexts
 from gateway.sql_relations import read_parameters
 from gateway.wire import LENGTH, read_fields
 
@@ -93,13 +94,14 @@ _KINDS = frozenset({*PATH_FIELDS, *OPTION_FIELDS, *NAME_FIELDS, *SQL_FIELDS, _RE
 _KINDS_WITH_EXPRESSIONS = _KINDS | {_EXPRESSION}
 
 
-def find_plan_paths(root: Message, *, with_expressions: bool) -> Iterator[PathText]:
+def find_plan_paths(root: Message, texts: SqlTexts, *, with_expressions: bool) -> Iterator[PathText]:
     """Yield the texts of a message that may be paths.
 
     Compressed plans inside the message are not searched.
 
     Args:
         root: A request, a plan or a part of a plan.
+        texts: The SQL texts of the request.
         with_expressions: Whether to search SQL texts in expressions too. They can contain a path only if they contain
             a subquery.
     """
@@ -109,7 +111,7 @@ def find_plan_paths(root: Message, *, with_expressions: bool) -> Iterator[PathTe
         message = pending.pop()
         kind = message.DESCRIPTOR.full_name
         if kind in wanted:
-            yield from _read(message, kind)
+            yield from _read(message, kind, texts)
         pending.extend(find_children(message, fields_reaching(message.DESCRIPTOR, wanted)))
 
 
@@ -158,7 +160,7 @@ def _read_encoded(kind: Descriptor, whole: bytes, flat: bytes) -> Iterator[PathT
     """
     if len(whole) <= _MAX_WHOLE_BYTES:  # decoding each of the nested messages takes quadratic time
         try:
-            yield from _read(GetMessageClass(kind).FromString(whole), kind.full_name)
+            yield from _read(GetMessageClass(kind).FromString(whole), kind.full_name, SqlTexts())
             return
         except DecodeError:
             pass
@@ -166,12 +168,12 @@ def _read_encoded(kind: Descriptor, whole: bytes, flat: bytes) -> Iterator[PathT
         message = GetMessageClass(kind).FromString(flat)
     except DecodeError as error:
         raise invalid_request("a message cannot be decoded") from error
-    yield from _read(message, kind.full_name)
+    yield from _read(message, kind.full_name, SqlTexts())
     if isinstance(message, relations_pb2.SQL) and len(flat) < len(whole) and may_contain_path(message.query):
         yield PathText(UNKNOWN, TextUse.PATH)  # the parameters are unknown
 
 
-def _read(message: Message, kind: str) -> Iterator[PathText]:
+def _read(message: Message, kind: str, texts: SqlTexts) -> Iterator[PathText]:
     if isinstance(message, relations_pb2.Read.DataSource) and message.format.lower() == FORMAT:
         return  # Lodge replaces the whole relation
     is_table = isinstance(message, relations_pb2.Read.DataSource) and len(message.paths) == 1 and bool(message.schema)
@@ -187,4 +189,4 @@ def _read(message: Message, kind: str) -> Iterator[PathText]:
     for name in SQL_FIELDS.get(kind, ()):
         yield from find_path_texts(getattr(message, name))
     if isinstance(message, relations_pb2.SQL) and may_contain_path(message.query):
-        yield from find_path_texts(message.query, read_parameters(message))
+        yield from find_path_texts(texts.of(message.query), read_parameters(message))

@@ -15,6 +15,7 @@ Guarantees:
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import Message
@@ -36,11 +37,12 @@ from gateway.requests import Request, SessionKey
 from gateway.scans.plannings import Plannings
 from gateway.scans.scan_summary import ScanSummary
 from gateway.sql.name_syntax import parse_plan_name
+from gateway.sql.sql_texts import SqlTexts
 from gateway.sql_relations import find_sql_root, find_statement
 from workspace.workspaces import Workspaces
 
-GetResolver = Callable[[], Awaitable[PlanResolver]]
-"""Reads the record and settings of a session, and returns its name resolver."""
+GetResolver = Callable[[SqlTexts], Awaitable[PlanResolver]]
+"""Reads the record and settings of a session, and returns its name resolver for the SQL texts of a request."""
 
 _PlanScans = Callable[[Message], Coroutine[Any, Any, Sequence[ScanSummary]]]
 
@@ -103,9 +105,8 @@ class RequestResolver:
         Raises:
             GatewayError: If a name cannot be resolved, or the plan is not allowed.
         """
-        resolver = await self._get_needed_resolver(
-            request.data, decoded.plan, get_resolver, is_needed=decoded.is_compressed
-        )
+        get = partial(get_resolver, decoded.texts)
+        resolver = await self._get_needed_resolver(request.data, decoded.plan, get, is_needed=decoded.is_compressed)
         if resolver is None or not await self._workspaces.reads.run_or_abandon(
             resolver.resolve_statement, decoded.plan
         ):
@@ -129,10 +130,12 @@ class RequestResolver:
         """
         async with self._plans.decode_analysis(request) as analysis:
             message, is_compressed = analysis.message, bool(analysis.compressed)
-            await self._paths.check(None if is_compressed else request, analysis.messages, analysis.size_bytes)
+            searched = None if is_compressed else request
+            await self._paths.check(searched, analysis.messages, analysis.size_bytes, analysis.texts)
             if not is_compressed and not await self._may_concern_lodge(request):
                 return ResolvedAnalysis(request)
-            resolver = await self._get_needed_resolver(request, message, get_resolver, is_needed=is_compressed)
+            get = partial(get_resolver, analysis.texts)
+            resolver = await self._get_needed_resolver(request, message, get, is_needed=is_compressed)
             if resolver is None or not await self._workspaces.reads.run_or_abandon(
                 _resolve_analysis, analysis, resolver
             ):
@@ -173,10 +176,11 @@ class RequestResolver:
             plan = await self._pools.plans.run(DeepPlan, request, kind)
             command = plan.decode_command()
             parts = [*plan.parts, *([] if command is None else [command])]
-            await self._paths.check(request, parts, len(request))
+            texts = SqlTexts()
+            await self._paths.check(request, parts, len(request), texts)
             if command is None and not await self._may_concern_lodge(request):
                 return request
-            resolver = await get_resolver()
+            resolver = await get_resolver(texts)
             if command is not None:
                 _refuse_command(command, resolver)
             if not await self._workspaces.reads.run_or_abandon(_resolve_parts, plan, resolver):
@@ -204,11 +208,11 @@ class RequestResolver:
             await self._paths.check_encoded(error.data, error.kind)
         if await self._paths.may_lead_inside(error.data):
             raise _too_deep("contains a path that may lead into the default temporary workspace")
-        if await _CHANGING.matches(error.data, self._pools) and (await get_resolver()).tables:
+        if await _CHANGING.matches(error.data, self._pools) and (await get_resolver(SqlTexts())).tables:
             raise _too_deep("may change a temporary table of this session")
 
     async def _get_needed_resolver(
-        self, request: bytes, message: Message, get_resolver: GetResolver, *, is_needed: bool
+        self, request: bytes, message: Message, get_resolver: Callable[[], Awaitable[PlanResolver]], *, is_needed: bool
     ) -> PlanResolver | None:
         """Return the resolver of the session. None if the request does not need it."""
         if is_needed or await self._workspace_search().matches(request, self._pools):

@@ -103,7 +103,7 @@ class SqlTextResolver:
         if not self._may_need_changes(text, place):
             return ResolvedText(text)
         parameters = parameters or Parameters.of_statement(text)
-        text = self._complete_using_clauses(text)
+        text = self._complete_using_clauses(self._lookup.texts.of(text))
         tokens = tokenize(text, self._dialect)
         self._embedded.check(text, tokens, place, parameters)
         replacements = _Replacements()

@@ -12,7 +12,7 @@ Guarantees:
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, Token, TokenKind, iterate_tokens, match_brackets
+from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, Token, TokenKind, match_brackets, read_tokens
 from gateway.sql.name_syntax import parse_name
 from gateway.sql.statement_error import StatementError, error_at
 from gateway.sql.statements import IdentifierClause, Name, TableName
@@ -39,7 +39,7 @@ class Cursor:
 
     def __init__(self, sql: str, dialect: Dialect = DEFAULT_DIALECT) -> None:
         self._sql = sql
-        self._source = _without_last_semicolons(iterate_tokens(sql, dialect))
+        self._source = _without_last_semicolons(read_tokens(sql, dialect))
         self._tokens: list[Token] = []
         self._closing: dict[int, int] | None = None
         self.dialect = dialect

@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from gateway.errors import statement_too_long
 from gateway.sql.piecewise_search import PIECE_CHARACTERS, end_of_run, ends_in_run, find
@@ -139,28 +139,112 @@ _KINDS = {kind.name: kind for kind in TokenKind}
 _BLANK_BYTES = bytes(byte if byte in b"\r\n" else ord(" ") for byte in range(256))
 
 
-def tokenize(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> list[Token]:
-    """Return all tokens of a text."""
-    return list(iterate_tokens(sql, dialect))
+class TokenReader:
+    """Reads the tokens of a text one by one, and keeps them.
+
+    Args:
+        sql: The text.
+        dialect: The dialect of the session.
+        tokens: The tokens of the text, if they are known.
+    """
+
+    def __init__(self, sql: str, dialect: Dialect, tokens: list[Token] | None = None) -> None:
+        self._sql = str(sql)  # a slice of a subclass is slower
+        self._dialect = dialect
+        self._tokens = [] if tokens is None else tokens
+        self._position = len(sql) if tokens is not None else -1
+
+    def __iter__(self) -> Iterator[Token]:
+        """Yield all tokens. They are read when they are needed.
+
+        Raises:
+            GatewayError: If the text has more than ``MAX_TOKENS`` tokens.
+        """
+        index = 0
+        while index < len(self._tokens) or self._read_next():
+            yield self._tokens[index]
+            index += 1
+
+    def read_all(self) -> Sequence[Token]:
+        """Return all tokens.
+
+        Raises:
+            GatewayError: If the text has more than ``MAX_TOKENS`` tokens.
+        """
+        while self._read_next():
+            pass
+        return self._tokens
+
+    def _read_next(self) -> bool:
+        """Read one more token, and return whether there was one."""
+        sql, length = self._sql, len(self._sql)
+        if self._position < 0:
+            self._position = skip_blank(sql, 0)
+        if self._position >= length:
+            return False
+        if len(self._tokens) == MAX_TOKENS:
+            raise statement_too_long(MAX_TOKENS)
+        if _opens_comment(sql, self._position):
+            token = Token(TokenKind.UNKNOWN, self._position, length, sql[self._position :])
+        else:
+            token = _read_token(sql, self._position, self._dialect)
+        self._tokens.append(token)
+        self._position = skip_blank(sql, token.end)
+        return True
 
 
-def iterate_tokens(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Iterator[Token]:
-    """Yield the tokens of a text one by one, for callers that need only a few tokens.
+class SqlText(str):
+    """A SQL text with the tokens that its readers have read so far.
+
+    All functions that read SQL texts accept it, and read its tokens instead of the text.
+    """
+
+    __slots__ = ("_readers", "_whole")
+    _readers: dict[bool, TokenReader]
+    _whole: "tuple[SqlText, int, int] | None"
+
+    def __new__(cls, text: str) -> Self:
+        self = super().__new__(cls, text)
+        self._readers = {}
+        self._whole = None
+        return self
+
+    def reader(self, dialect: Dialect) -> TokenReader:
+        """Return the tokens in a dialect."""
+        is_name = dialect.double_quoted_identifiers and '"' in self
+        reader = self._readers.get(is_name)
+        if reader is None:
+            reader = self._readers[is_name] = TokenReader(self, dialect, self._find_tokens(dialect))
+        return reader
+
+    def without(self, start: int, end: int, kept_end: int) -> "SqlText":
+        """Return the text up to an offset, with spaces in place of a part that begins and ends between tokens."""
+        text = SqlText(self[:start] + blank_out(self[start:end]) + self[end:kept_end])
+        text._whole = self, start, end
+        return text
+
+    def _find_tokens(self, dialect: Dialect) -> list[Token] | None:
+        """Return the tokens of the text if they are known from the text of which it is a part."""
+        if self._whole is None:
+            return None
+        whole, start, end = self._whole
+        tokens = whole.reader(dialect).read_all()
+        kept = [token for token in tokens if token.end <= start or end <= token.start < len(self)]
+        return None if kept and kept[-1].end > len(self) else kept
+
+
+def tokenize(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Sequence[Token]:
+    """Return all tokens of a text.
 
     Raises:
         GatewayError: If the text has more than ``MAX_TOKENS`` tokens.
     """
-    position, length, count = skip_blank(sql, 0), len(sql), 0
-    while position < length:
-        count += 1
-        if count > MAX_TOKENS:
-            raise statement_too_long(MAX_TOKENS)
-        if _opens_comment(sql, position):
-            token = Token(TokenKind.UNKNOWN, position, length, sql[position:])
-        else:
-            token = _read_token(sql, position, dialect)
-        yield token
-        position = skip_blank(sql, token.end)
+    return read_tokens(sql, dialect).read_all()
+
+
+def read_tokens(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> TokenReader:
+    """Return the tokens of a text, for callers that need only a few of them."""
+    return sql.reader(dialect) if isinstance(sql, SqlText) else TokenReader(sql, dialect)
 
 
 def match_brackets(tokens: Sequence[Token]) -> dict[int, int]:

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gateway.sql.lexer import Token, TokenKind, iterate_tokens
+from gateway.sql.lexer import Token, TokenKind, tokenize
 from gateway.sql.string_literals import read_string
 
 _BEFORE_TABLE = frozenset(
@@ -47,7 +47,7 @@ class NamedInText:
 
 def find_named_objects(sql: str) -> NamedInText:
     """Return the tables and files that a SQL text names."""
-    tokens = list(iterate_tokens(sql))
+    tokens = tokenize(sql)
     tables: dict[str, None] = {}
     files: dict[str, None] = {}
     for parts in _names(tokens):

@@ -31,7 +31,7 @@ from gateway.sql.create_view import parse_cache_table, parse_create_view
 from gateway.sql.cursor import Cursor
 from gateway.sql.drop_and_alter import parse_alter, parse_drop, parse_merge_or_update, parse_truncate
 from gateway.sql.insert import parse_insert, parse_insert_after_from, parse_insert_after_with
-from gateway.sql.lexer import DEFAULT_DIALECT, LONGEST_KEYWORD, Dialect, blank_out, skip_blank
+from gateway.sql.lexer import DEFAULT_DIALECT, LONGEST_KEYWORD, Dialect, SqlText, skip_blank
 from gateway.sql.piecewise_search import is_found
 from gateway.sql.show import parse_close, parse_show
 from gateway.sql.statements import (
@@ -73,7 +73,7 @@ def may_concern_tables(sql: str) -> bool:
     return _find_parser(sql, skip_blank(sql, 0)) is not None
 
 
-def extract_query(sql: str, statement: HasQuery) -> str:
+def extract_query(sql: str, statement: HasQuery) -> SqlText:
     """Return the query of a statement without changing its position in the text.
 
     The text before the query is replaced with spaces, so that the positions in Spark's error messages remain correct.
@@ -83,7 +83,7 @@ def extract_query(sql: str, statement: HasQuery) -> str:
         ValueError: If the statement does not have a query.
     """
     start, end, kept_end = find_query(statement)
-    return sql[:start] + blank_out(sql[start:end]) + sql[end:kept_end]
+    return (sql if isinstance(sql, SqlText) else SqlText(sql)).without(start, end, kept_end)
 
 
 def find_query(statement: HasQuery) -> tuple[int, int, int]:

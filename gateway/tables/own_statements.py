@@ -27,6 +27,7 @@ from gateway.error_status import Metadata
 from gateway.errors import LEASE_LOST, SESSION_CLOSED, GatewayError, ParseError
 from gateway.names.plan_resolver import PlanResolver
 from gateway.operations import Operation, Operations, Runner
+from gateway.plan_decoding import DecodedPlan
 from gateway.request_pools import RequestPools
 from gateway.requests import Request
 from gateway.responses import Response, build_row_response
@@ -40,6 +41,7 @@ from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.sessions.suspects import check_request
 from gateway.sql.name_syntax import qualify_with_session
+from gateway.sql.sql_texts import SqlTexts
 from gateway.sql.statement_error import StatementError
 from gateway.sql.statements import CreateView
 from gateway.sql_relations import find_sql, find_statement
@@ -147,7 +149,7 @@ class OwnStatements:
         await self._administration.stop()
 
     async def names(
-        self, session: Session, backend: BackendSession, on_progress: OnProgress | None = None
+        self, session: Session, backend: BackendSession, texts: SqlTexts, on_progress: OnProgress | None = None
     ) -> PlanResolver:
         """Return a resolver for the names in a session.
 
@@ -156,6 +158,7 @@ class OwnStatements:
         Args:
             session: The session of the client.
             backend: The session at the backend.
+            texts: The SQL texts of the request.
             on_progress: Called with each progress message of discovery. None if the client cannot receive it.
 
         Raises:
@@ -165,7 +168,7 @@ class OwnStatements:
         record = await self._read_record(session, backend, settings)
         if await self._tables.complete_published(_execution_of_lodge(session, backend), record):
             record = await self._read_record(session, backend, settings)
-        return self._resolver(session, backend, record, settings, on_progress)
+        return self._resolver(session, backend, record, settings, on_progress=on_progress, texts=texts)
 
     def _resolver(
         self,
@@ -173,21 +176,23 @@ class OwnStatements:
         backend: BackendSession,
         record: SessionRecord,
         settings: SessionSettings,
+        *,
         on_progress: OnProgress | None,
+        texts: SqlTexts,
     ) -> PlanResolver:
         workspaces = self._workspaces.now
         scans = SessionScans(self._planner, session.key.principal, backend, workspaces, on_progress)
-        return PlanResolver(workspaces, record.tables, settings, scans)
+        return PlanResolver(workspaces, record.tables, settings, scans, texts)
 
     async def start(
-        self, session: Session, request: Request, plan: base_pb2.Plan, metadata: Metadata, progress: DiscoveryProgress
+        self, session: Session, request: Request, decoded: DecodedPlan, metadata: Metadata, progress: DiscoveryProgress
     ) -> Operation | None:
         """Start the operation of a plan that Lodge executes.
 
         Args:
             session: The session of the client.
             request: The ``ExecutePlan`` request of the client.
-            plan: The plan of the request.
+            decoded: The plan of the request.
             metadata: The metadata of the request.
             progress: Sends the progress of discovery to the client.
 
@@ -197,11 +202,12 @@ class OwnStatements:
         Raises:
             GatewayError: If the plan is not allowed, or its statement is malformed.
         """
+        plan = decoded.plan
         relation = find_statement(plan)
         sql = None if relation is None else find_sql(relation)
         if sql is None and not concerns_tables(plan):
             return None
-        recognition = None if sql is None else SqlRecognition(sql.query, self._pools)
+        recognition = None if sql is None else SqlRecognition(decoded.texts.of(sql.query), self._pools)
         if recognition is not None and not await recognition.may_concern_tables():
             return None
         operation = _operation(request, plan)
@@ -224,7 +230,7 @@ class OwnStatements:
             record = await self._read_record(session, backend, settings)
         is_view = isinstance(statement, CreateView) or plan.command.HasField("create_dataframe_view")
         on_progress = progress.send if is_view else progress.send_of_lodge_statement  # Spark creates views
-        names = self._resolver(session, backend, record, settings, on_progress)
+        names = self._resolver(session, backend, record, settings, on_progress=on_progress, texts=decoded.texts)
         context = StatementContext(execution, record, names, self._workspaces.reads)
         work: Coroutine[Any, Any, Runner | None]
         if relation is not None and sql is not None and recognition is not None and statement is not None:

@@ -84,13 +84,13 @@ class SqlStatement:
         query = relations_pb2.Relation()
         query.CopyFrom(self.relation)
         sql = _sql(query)
-        text = sql.query
+        text = self.context.names.texts.of(sql.query)
         if sql.pos_arguments or sql.pos_args:
             tokens = tokenize(text, self.context.settings.dialect)
             start, end, _ = find_query(statement)
             unused = StringEvaluator(tokens, Parameters.of_statement(text)).find_positions(start, end)
             remove_positional_parameters(sql, unused)
-        sql.query = extract_query(text, statement)
+        sql.query = self.context.names.texts.of(extract_query(text, statement))
         return query
 
 

@@ -5,6 +5,7 @@ This is the only module of the golden corpus that knows the modules of the gatew
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql.connect.proto import base_pb2
@@ -22,6 +23,7 @@ from gateway.requests import SessionKey, read_request
 from gateway.scans.plannings import Plannings
 from gateway.session_settings import SessionSettings
 from gateway.sql.lexer import Dialect
+from gateway.sql.sql_texts import SqlTexts
 from gateway.sql.statement_error import StatementError
 from gateway.sql.statement_parser import extract_query
 from gateway.sql.statements import HasQuery
@@ -91,22 +93,23 @@ class Routes:
         settings: SessionSettings,
         tables: Sequence[TemporaryTable],
     ) -> str:
-        names = PlanResolver(self._workspaces, tables, settings)
+        names = PlanResolver(self._workspaces, tables, settings, texts=SqlTexts())
 
-        async def get_resolver() -> PlanResolver:
-            return names
+        async def get_resolver(texts: SqlTexts) -> PlanResolver:
+            return replace(names, texts=texts)
 
         data = message.SerializeToString()
-        await self._paths.check(data, [message.plan], len(data))
+        texts = SqlTexts()
+        await self._paths.check(data, [message.plan], len(data), texts)
         relation = find_statement(message.plan)
         sql = None if relation is None else find_sql(relation)
-        recognition = None if sql is None else SqlRecognition(sql.query, self._pools)
+        recognition = None if sql is None else SqlRecognition(texts.of(sql.query), self._pools)
         if recognition is not None and await recognition.may_concern_tables():
             statement = await recognition.parse(settings.dialect)
             if isinstance(statement, StatementError):
                 return f"error {statement}"
             if statement is not None:
-                return f"change {statement!r} {_resolved_query(names, statement, text)}"
+                return f"change {statement!r} {_resolved_query(names, statement, texts.of(text))}"
         request = read_request(data, "ExecutePlan")
         decoded = await self._decoder.decode(await self._decoder.read(request))
         executed = await self._resolver.resolve_execution(request, decoded, get_resolver)
@@ -135,7 +138,7 @@ def _resolved_query(names: PlanResolver, statement: object, text: str) -> str:
         return ""
     plan = base_pb2.Plan()
     try:
-        plan.root.sql.query = extract_query(text, statement)
+        plan.root.sql.query = names.texts.of(extract_query(text, statement))
     except ValueError:  # it has no query
         return ""
     try:

@@ -10,6 +10,7 @@ from gateway.authorization.path_fence import UNKNOWN
 from gateway.names import plan_paths
 from gateway.names.plan_paths import find_plan_paths
 from gateway.sql.path_texts import TextUse
+from gateway.sql.sql_texts import SqlTexts
 
 NOT_PATHS = {
     "google.protobuf.Any.type_url",
@@ -133,18 +134,18 @@ PLANS = [
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: str(plan)[:60].replace("\n", " "))
 def test_paths_are_found_in_plans(plan):
-    assert "/p" in {found.text for found in find_plan_paths(plan, with_expressions=True)}
+    assert "/p" in {found.text for found in find_plan_paths(plan, SqlTexts(), with_expressions=True)}
 
 
 def test_argument_that_spark_computes_is_an_unknown_path():
     statement = relations_pb2.SQL(query="create table t (a int) using csv location ?")
     function = statement.pos_arguments.add().unresolved_function
     function.function_name = "concat"
-    found = find_plan_paths(base_pb2.Plan(root=relation(sql=statement)), with_expressions=False)
+    found = find_plan_paths(base_pb2.Plan(root=relation(sql=statement)), SqlTexts(), with_expressions=False)
     assert UNKNOWN in {each.text for each in found if each.use is TextUse.PATH}
 
 
 def test_scans_of_lodge_are_left_to_name_resolution():
     scan = relations_pb2.Read.DataSource(format="Lodge", options={"root": "/p", "path": "x"})
     plan = base_pb2.Plan(root=relation(read=relations_pb2.Read(data_source=scan)))
-    assert list(find_plan_paths(plan, with_expressions=True)) == []
+    assert list(find_plan_paths(plan, SqlTexts(), with_expressions=True)) == []

@@ -108,7 +108,7 @@ async def test_analysis_in_a_long_discovery_is_handed_over(workspaces):
             began.set()
             await asyncio.Event().wait()
 
-    async def get_resolver():
+    async def get_resolver(texts):
         return Discovering(workspaces, [], SessionSettings())
 
     drain, pools = Drain(), RequestPools()
@@ -133,7 +133,7 @@ async def test_compressed_plans_of_an_analysis_are_resolved(workspaces):
         workspaces, [TemporaryTable("t", TableUuid("t"), TableState.READY, "parquet")], SessionSettings()
     )
 
-    async def get_resolver():
+    async def get_resolver(texts):
         return resolver
 
     current, pools = CurrentWorkspaces(workspaces, make_workspace_reads()), RequestPools()

@@ -21,14 +21,14 @@ from pass_through import connect, percentile, run_gateway, run_in_turn, run_stat
 from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.connect.session import SparkSession
 
-from gateway.audit import Audit
-from gateway.current_workspaces import CurrentWorkspaces
+from gateway.auditing.audit import Audit
+from gateway.blocking_work.current_workspaces import CurrentWorkspaces
+from gateway.blocking_work.request_pools import RequestPools
+from gateway.blocking_work.storage import make_workspace_reads
+from gateway.messages.requests import read_request
 from gateway.names.path_checks import PathChecks
 from gateway.names.request_resolver import RequestResolver
-from gateway.plan_decoding import PlanDecoder
-from gateway.request_pools import RequestPools
-from gateway.requests import read_request
-from gateway.storage import make_workspace_reads
+from gateway.plans.plan_decoding import PlanDecoder
 from gateway.tables.own_statements import OwnStatements
 from lodge.embedded_spark import embedded_spark
 from lodge.logs import set_up_logs

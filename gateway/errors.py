@@ -1,7 +1,8 @@
 """The errors that Lodge raises for clients.
 
-Like Spark's errors, each error has a condition, a SQLSTATE, a text and parameters. ``gateway/error_status.py`` converts
-errors to gRPC statuses. ``docs/reference/errors.md`` explains all conditions to users.
+Like Spark's errors, each error has a condition, a SQLSTATE, a text and parameters.
+``gateway/messages/error_status.py`` converts errors to gRPC statuses. ``docs/reference/errors.md`` explains all
+conditions to users.
 
 The class hierarchy, with the exception that PySpark raises for each class::
 

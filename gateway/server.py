@@ -11,30 +11,30 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from gateway.admission.admission import Admission
 from gateway.admission.connections import IdleConnections
-from gateway.audit import Audit
+from gateway.auditing.audit import Audit
+from gateway.auditing.statement_audit import StatementAudit
 from gateway.authentication.authenticator import Authenticator
 from gateway.authentication.method import Method
-from gateway.backends import SERVICE, Backends
+from gateway.backends.backends import SERVICE, Backends
+from gateway.blocking_work.current_work import CurrentWork
+from gateway.blocking_work.current_workspaces import CurrentWorkspaces
+from gateway.blocking_work.futures import for_each
+from gateway.blocking_work.request_pools import RequestPools
+from gateway.blocking_work.storage import Storage
 from gateway.config import GatewayConfig
 from gateway.connections.listener import Addresses, Listener
-from gateway.current_work import CurrentWork
-from gateway.current_workspaces import CurrentWorkspaces
-from gateway.drain import Drain
 from gateway.errors import GatewayError
-from gateway.futures import for_each
 from gateway.metrics import GatewayMetrics, GatewayState
 from gateway.names.path_checks import PathChecks
-from gateway.operations import Operation, Operations
-from gateway.request_pools import RequestPools
+from gateway.operations.drain import Drain
+from gateway.operations.operations import Operation, Operations
 from gateway.scans.planner import ScanPlanner
 from gateway.scans.plannings import Plannings
 from gateway.service import SparkConnectService
 from gateway.sessions.adopter import Adopter
 from gateway.sessions.record_watch import RecordWatch
 from gateway.sessions.registry import Sessions
-from gateway.statement_audit import StatementAudit
-from gateway.storage import Storage
-from gateway.suspicions import Suspicion
+from gateway.sessions.suspicions import Suspicion
 from gateway.tables.changes import suspect_request
 from gateway.tables.own_statements import OwnStatements
 from workspace.identifiers import ReplicaId
@@ -301,8 +301,8 @@ class Gateway:
         """Stop the replica.
 
         If the backends stop too, running requests finish, and the sessions end. Otherwise, clients connect to another
-        replica, which continues the running statements (see :mod:`gateway.drain`) and adopts the sessions. If there is
-        no other replica, running statements can finish here first.
+        replica, which continues the running statements (see :mod:`gateway.operations.drain`) and adopts the sessions.
+        If there is no other replica, running statements can finish here first.
 
         Args:
             drain_seconds: How long running requests and statements can continue. What is left is ended.

@@ -30,17 +30,27 @@ from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.admission.admission import Admission, AdmittedCall
-from gateway.audit import Audit, Caller
+from gateway.auditing.audit import Audit, Caller
+from gateway.auditing.statement_audit import ObservedStatement, StatementAudit
 from gateway.authentication.authenticator import Authenticator
-from gateway.authentication.identity import Identity
-from gateway.backend_answers import MAX_CONTROL_BYTES, decode_answer
-from gateway.backend_failures import BackendFailures, FailedCall, without_traceback
-from gateway.backend_session import BackendSession, OnProgress
-from gateway.backends import SERVICE, Backend
-from gateway.current_work import CurrentWork, NotedRequest, digest_of, noted
-from gateway.current_workspaces import CurrentWorkspaces
-from gateway.drain import Drain
-from gateway.error_status import Metadata, Status, condition_of, error_status, session_gone_condition
+from gateway.backends.backend_answers import MAX_CONTROL_BYTES, decode_answer
+from gateway.backends.backend_failures import BackendFailures, FailedCall, without_traceback
+from gateway.backends.backend_session import BackendSession, OnProgress
+from gateway.backends.backends import SERVICE, Backend
+from gateway.backends.forwarding import (
+    Context,
+    RequestStream,
+    forward_responses,
+    forward_stream,
+    forward_unary,
+    forward_upload,
+    request_metadata,
+)
+from gateway.backends.response_releases import ResponseReleases
+from gateway.blocking_work.current_work import CurrentWork, NotedRequest, digest_of, noted
+from gateway.blocking_work.current_workspaces import CurrentWorkspaces
+from gateway.blocking_work.principal_shares import calling_principal
+from gateway.blocking_work.request_pools import RequestPools
 from gateway.errors import (
     LEASE_LOST,
     OPERATION_NOT_FOUND,
@@ -53,24 +63,16 @@ from gateway.errors import (
     reattach_later,
     session_closed,
 )
-from gateway.forwarding import (
-    Context,
-    RequestStream,
-    forward_responses,
-    forward_stream,
-    forward_unary,
-    forward_upload,
-    request_metadata,
-)
+from gateway.messages.error_status import Metadata, Status, condition_of, error_status, session_gone_condition
+from gateway.messages.identity import Identity
+from gateway.messages.requests import Request, SessionKey, index_request
 from gateway.names.path_checks import PathChecks
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.request_resolver import RequestResolver, ResolvedAnalysis
-from gateway.operations import Operation, Operations
-from gateway.plan_decoding import PlanDecoder, UnreadablePlanError
-from gateway.principal_shares import calling_principal
-from gateway.request_pools import RequestPools
-from gateway.requests import Request, SessionKey, index_request
-from gateway.response_releases import ResponseReleases
+from gateway.operations.drain import Drain
+from gateway.operations.operations import Operation, Operations
+from gateway.operations.tracebacks import forget_frames
+from gateway.plans.plan_decoding import PlanDecoder, UnreadablePlanError
 from gateway.scans.discovery_progress import DiscoveryProgress, is_of_discovery
 from gateway.scans.explanations import add_scans_to_analysis
 from gateway.scans.kept_statements import KeptStatements
@@ -80,9 +82,7 @@ from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.sessions.suspects import check_request
 from gateway.sql.sql_texts import SqlTexts
-from gateway.statement_audit import ObservedStatement, StatementAudit
 from gateway.tables.own_statements import OwnStatements
-from gateway.tracebacks import forget_frames
 from workspace.identifiers import ClientSessionId
 from workspace.record_store import RecordError
 

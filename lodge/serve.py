@@ -22,17 +22,17 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from gateway.admission.limits import AdmissionLimits
-from gateway.audit import Audit
+from gateway.auditing.audit import Audit
+from gateway.blocking_work.current_work import CurrentWork
 from gateway.config import GatewayConfig, Limits
 from gateway.connections.credential_files import CredentialFileError
 from gateway.connections.listener import Addresses, ListenError
-from gateway.current_work import CurrentWork
 from gateway.errors import GatewayError
 from gateway.health import GatewayHealth
-from gateway.life_signs import Identity, LifeSigns
 from gateway.metrics import GatewayGauges, GatewayMetrics
 from gateway.server import Gateway
-from gateway.suspicions import Suspicion
+from gateway.sessions.life_signs import Identity, LifeSigns
+from gateway.sessions.suspicions import Suspicion
 from lodge.audit_log import open_audit_log
 from lodge.authentication import log_risks, method_list
 from lodge.children import REQUESTS

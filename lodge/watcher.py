@@ -19,7 +19,7 @@ Guarantees:
    adopted at once, by itself or by other replicas.
 3. The local Spark server outlives a gateway, so the sessions and their tables remain.
 4. The new gateway knows on which requests the old one worked when it was lost. Those that may be the cause are refused
-   (:mod:`gateway.suspicions`).
+   (:mod:`gateway.sessions.suspicions`).
 5. While it watches, this process uses no storage and no gRPC, so it cannot get stuck where a gateway does.
 6. After a reload was requested, each process that starts reads the settings again. Settings that need a restart keep
    their values.
@@ -42,9 +42,9 @@ from contextlib import ExitStack
 
 import structlog
 
-from gateway.current_work import CurrentWork
-from gateway.life_signs import Identity, LifeSigns
-from gateway.suspicions import Loss, Suspicion, suspect
+from gateway.blocking_work.current_work import CurrentWork
+from gateway.sessions.life_signs import Identity, LifeSigns
+from gateway.sessions.suspicions import Loss, Suspicion, suspect
 from lodge.children import REQUESTS, Child, ForkedChild, stop_child
 from lodge.embedded_spark import EmbeddedSpark, StoppedError, embedded_spark
 from lodge.errors import LodgeError, StartError, report

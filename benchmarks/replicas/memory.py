@@ -32,12 +32,12 @@ from pyspark.sql.connect.proto import base_pb2
 from benchmarks.pass_through import resident_bytes
 from gateway.admission.limits import AdmissionLimits
 from gateway.admission.session_quota import SessionQuota
-from gateway.backends import Backends
-from gateway.operations import Operations
-from gateway.requests import SessionKey, index_request
+from gateway.backends.backends import Backends
+from gateway.blocking_work.storage import Storage
+from gateway.messages.requests import SessionKey, index_request
+from gateway.operations.operations import Operations
 from gateway.sessions.record_watch import RecordWatch
 from gateway.sessions.registry import Sessions
-from gateway.storage import Storage
 from reaper.cached_records import CachedRecords
 from reaper.reaper import Reaper, ReaperDependencies
 from workspace.files.leases import FileLeases

@@ -14,7 +14,7 @@ Guarantees:
 
 import asyncio
 
-from gateway.principal_queues import PrincipalQueues
+from gateway.blocking_work.principal_queues import PrincipalQueues
 from workspace.identifiers import Principal
 
 _CALLS_IN_STEP = 4

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import structlog
 from cachetools import TLRUCache, TTLCache
 
-from gateway.audit import Audit
+from gateway.auditing.audit import Audit
 from gateway.authentication.credentials import (
     Context,
     Credentials,
@@ -34,9 +34,9 @@ from gateway.authentication.credentials import (
     read_token,
 )
 from gateway.authentication.failure_log import Failure, FailureLog, Problem
-from gateway.authentication.identity import Identity
 from gateway.authentication.method import CredentialKind, DeniedError, Method, UndecidedError
 from gateway.errors import GatewayError, authentication_unavailable, unauthenticated
+from gateway.messages.identity import Identity
 
 CACHE_SECONDS = 60.0
 _ACCEPTED_SECONDS = 3600.0

@@ -23,10 +23,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gateway.authentication.credentials import Credentials
 from gateway.authentication.file_source import read_file
-from gateway.authentication.identity import Identity
 from gateway.authentication.method import CredentialKind, DeniedError, Naming
 from gateway.authentication.source import Source, SourceError
 from gateway.authentication.source_memory import SourceMemory
+from gateway.messages.identity import Identity
 
 _MAX_FILE_BYTES = 1024 * 1024  # the limit of the file for TLS, which refuses a larger file too
 _TIMEOUT_SECONDS = 10.0

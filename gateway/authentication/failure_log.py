@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import structlog
 
-from gateway.audit import Audit
+from gateway.auditing.audit import Audit
 
 _WINDOW_SECONDS = 60.0
 _EVENTS_PER_WINDOW = 100

@@ -16,11 +16,11 @@ import jwt
 from gateway.authentication.credentials import Credentials
 from gateway.authentication.file_source import read_file
 from gateway.authentication.http_source import read_url
-from gateway.authentication.identity import Identity
 from gateway.authentication.jwks import ALGORITHMS, MAX_JWKS_BYTES, KeySet, parse_jwks
 from gateway.authentication.method import CredentialKind, DeniedError, Naming, UndecidedError
 from gateway.authentication.source import Source
 from gateway.authentication.source_memory import SourceMemory
+from gateway.messages.identity import Identity
 
 _TIMEOUT_SECONDS = 10.0
 _JWT_PARTS = 3

@@ -21,13 +21,13 @@ from cachetools import TTLCache
 from kubernetes.client import ApiException, AuthenticationV1Api
 
 from gateway.authentication.credentials import Credentials
-from gateway.authentication.identity import Identity
 from gateway.authentication.method import CredentialKind, DeniedError, Naming, UndecidedError
 from gateway.authentication.source import SourceError
 from gateway.authentication.token_entries import digest_of, is_lodge_token
+from gateway.blocking_work.futures import retrieve_error
+from gateway.blocking_work.pools import Pool
 from gateway.errors import GatewayError, authentication_unavailable
-from gateway.futures import retrieve_error
-from gateway.pools import Pool
+from gateway.messages.identity import Identity
 from workspace.kubernetes.connection import Connection
 
 THREADS = 8

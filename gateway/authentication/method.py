@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Protocol
 
 from gateway.authentication.credentials import Credentials
-from gateway.authentication.identity import Identity, problem_with_name
+from gateway.messages.identity import Identity, problem_with_name
 from workspace.identifiers import Principal
 
 

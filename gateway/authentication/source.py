@@ -17,8 +17,8 @@ from typing import Generic, TypeVar
 import structlog
 
 from gateway.authentication.source_memory import KeptSource, SourceMemory
+from gateway.blocking_work.pools import Pool
 from gateway.errors import GatewayError, authentication_unavailable
-from gateway.pools import Pool
 
 _SECONDS_BETWEEN_REPORTS = 60.0
 _RETRY_SECONDS = 15.0

@@ -29,8 +29,8 @@ import yaml
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
 from gateway.authentication.file_source import read_file
-from gateway.authentication.identity import problem_with_name
 from gateway.authentication.source import SourceError
+from gateway.messages.identity import problem_with_name
 
 TOKEN_PREFIX = "lodge_"  # noqa: S105 - not a secret
 _RANDOM_BYTES = 32

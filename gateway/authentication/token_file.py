@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 from gateway.authentication.credentials import Credentials
-from gateway.authentication.identity import Identity
 from gateway.authentication.method import CredentialKind, DeniedError, Naming
 from gateway.authentication.source import Source
 from gateway.authentication.source_memory import SourceMemory
@@ -21,6 +20,7 @@ from gateway.authentication.token_entries import (
     parse_token_file,
     read_token_file,
 )
+from gateway.messages.identity import Identity
 
 _TIMEOUT_SECONDS = 60.0  # a file with 100,000 tokens takes several seconds
 

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable
 
 from gateway.authentication.credentials import Credentials
-from gateway.authentication.identity import Identity
 from gateway.authentication.method import CredentialKind, UndecidedError
+from gateway.messages.identity import Identity
 
 
 class UnavailableMethod:

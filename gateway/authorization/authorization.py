@@ -9,7 +9,7 @@ administrator, and everybody may drop permanent tables.
 
 from collections.abc import Iterable
 
-from gateway.authentication.identity import Identity
+from gateway.messages.identity import Identity
 from workspace.table_owners import TableOwner
 
 _GROUPS_OF_EVERYBODY = frozenset({"system:authenticated", "system:serviceaccounts", "system:unauthenticated"})

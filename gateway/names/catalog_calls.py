@@ -14,7 +14,7 @@ from pyspark.sql.connect.proto import catalog_pb2, relations_pb2
 from gateway.errors import GatewayError
 from gateway.names.name_lookup import NameLookup
 from gateway.names.targets import schema_not_found
-from gateway.responses import encode_arrow_stream
+from gateway.operations.responses import encode_arrow_stream
 from gateway.sql.name_syntax import parse_name, quote_name
 from gateway.stored_tables.listings import list_workspace_tables
 from gateway.stored_tables.table_descriptions import list_permanent_tables

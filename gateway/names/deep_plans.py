@@ -24,9 +24,9 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
+from gateway.messages.wire import LENGTH, encode_varint, read_fields
 from gateway.names.plan_messages import fields_with_names
-from gateway.plan_decoding import UnreadablePlanError
-from gateway.wire import LENGTH, encode_varint, read_fields
+from gateway.plans.plan_decoding import UnreadablePlanError
 
 _MAX_BYTES = 1024 * 1024
 _COMMAND = commands_pb2.Command.DESCRIPTOR

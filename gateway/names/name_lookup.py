@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pyspark.sql.connect.proto import relations_pb2
 
 from engine.scan_source import FORMAT
+from gateway.backends.session_settings import SessionSettings
 from gateway.errors import GatewayError, table_not_found
 from gateway.names.scan_relations import NO_OPTIONS, build_scan_relation
 from gateway.names.targets import TargetKind, parse_target, schema_not_found
 from gateway.scans.planner import SessionScans
-from gateway.session_settings import SessionSettings
 from gateway.sql.identifier_clauses import resolve_identifier_clauses
 from gateway.sql.lexer import tokenize
 from gateway.sql.parameters import Parameters

@@ -18,15 +18,15 @@ from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2
 
 from engine.scan_signature import KEY_FILE
-from gateway.audit import Audit
+from gateway.auditing.audit import Audit
 from gateway.authorization.added_files import can_name_key, unpacks_elsewhere
 from gateway.authorization.path_fence import MAX_PATH_CHARACTERS, UNKNOWN, Expansions, PathFence
-from gateway.current_workspaces import CurrentWorkspaces
+from gateway.blocking_work.current_workspaces import CurrentWorkspaces
+from gateway.blocking_work.request_pools import MAX_FIELDS, RequestPools
 from gateway.errors import GatewayError, invalid_request
 from gateway.names.plan_paths import find_encoded_paths, find_plan_paths
 from gateway.names.word_search import WordSearch
-from gateway.plan_decoding import UnreadablePlanError, decode_large
-from gateway.request_pools import MAX_FIELDS, RequestPools
+from gateway.plans.plan_decoding import UnreadablePlanError, decode_large
 from gateway.sql.path_texts import PathText, TextUse, find_path_texts, use_of_setting
 from gateway.sql.sql_texts import SqlTexts
 from gateway.stored_tables.table_descriptions import build_permanent_scan

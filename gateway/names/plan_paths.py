@@ -16,11 +16,11 @@ from pyspark.sql.connect.proto import base_pb2, expressions_pb2, relations_pb2
 from engine.scan_source import FORMAT
 from gateway.authorization.path_fence import UNKNOWN
 from gateway.errors import invalid_request
+from gateway.messages.wire import LENGTH, read_fields
 from gateway.names.plan_messages import fields_reaching, find_children, is_map_of_scalars
+from gateway.plans.sql_relations import read_parameters
 from gateway.sql.path_texts import PathText, TextUse, find_name_paths, find_path_texts, may_contain_path, read_option
 from gateway.sql.sql_texts import SqlTexts
-from gateway.sql_relations import read_parameters
-from gateway.wire import LENGTH, read_fields
 
 PATH_FIELDS: Mapping[str, Sequence[str]] = {
     "spark.connect.Read.DataSource": ("paths",),

@@ -38,12 +38,12 @@ from gateway.names.name_lookup import ONE_PATH, NameLookup
 from gateway.names.plan_messages import find_messages_with_names, find_statement_texts
 from gateway.names.scan_relations import find_scans, uses_engine
 from gateway.names.sql_text_resolver import SqlTextResolver
+from gateway.plans.sql_relations import find_sql_root, read_parameters, read_sql_command, remove_positional_parameters
 from gateway.scans.scan_summary import ScanSummary
 from gateway.scans.single_use import find_single_uses
 from gateway.scans.spark_readers import may_replace_scans
 from gateway.sql.column_pruning import find_names_of_expressions, unite_names
 from gateway.sql.name_syntax import qualify_with_session, quote_name
-from gateway.sql_relations import find_sql_root, read_parameters, read_sql_command, remove_positional_parameters
 from workspace.name_comparison import comparable_name
 
 _Expression = expressions_pb2.Expression

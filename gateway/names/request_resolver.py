@@ -22,8 +22,10 @@ from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
 from engine.scan_source import FORMAT
-from gateway.current_workspaces import CurrentWorkspaces
+from gateway.blocking_work.current_workspaces import CurrentWorkspaces
+from gateway.blocking_work.request_pools import RequestPools
 from gateway.errors import GatewayError
+from gateway.messages.requests import Request, SessionKey
 from gateway.names.deep_plans import DeepPlan
 from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_embed_statement
 from gateway.names.path_checks import PathChecks
@@ -31,14 +33,12 @@ from gateway.names.plan_messages import find_messages_with_names, find_statement
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.scan_relations import uses_engine
 from gateway.names.word_search import WordSearch
-from gateway.plan_decoding import DecodedAnalysis, DecodedPlan, PlanDecoder, UnreadablePlanError
-from gateway.request_pools import RequestPools
-from gateway.requests import Request, SessionKey
+from gateway.plans.plan_decoding import DecodedAnalysis, DecodedPlan, PlanDecoder, UnreadablePlanError
+from gateway.plans.sql_relations import find_sql_root, find_statement
 from gateway.scans.plannings import Plannings
 from gateway.scans.scan_summary import ScanSummary
 from gateway.sql.name_syntax import parse_plan_name
 from gateway.sql.sql_texts import SqlTexts
-from gateway.sql_relations import find_sql_root, find_statement
 from workspace.workspaces import Workspaces
 
 GetResolver = Callable[[SqlTexts], Awaitable[PlanResolver]]

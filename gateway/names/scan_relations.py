@@ -20,8 +20,8 @@ from pyspark.sql.connect.proto import relations_pb2
 
 from engine.errors import ScanOptionError
 from engine.scan_source import FORMAT, ScanSource, has_reader, known_schema, selected_directory, supported_suffixes
+from gateway.blocking_work.file_systems import file_systems
 from gateway.errors import GatewayError, ParseError, table_not_found
-from gateway.file_systems import file_systems
 from gateway.names.plan_messages import find_messages_with_names
 from gateway.scans.scan_signatures import is_signed_text
 from gateway.scans.scan_sources import source_in

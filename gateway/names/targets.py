@@ -8,8 +8,8 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gateway.backends.session_settings import SessionSettings
 from gateway.errors import GatewayError, SparkError
-from gateway.session_settings import SessionSettings
 from workspace.records import SessionRecord, TemporaryTable
 from workspace.workspaces import Workspace, Workspaces
 

@@ -8,7 +8,7 @@ regardless of the size of the request.
 
 from collections.abc import Iterable
 
-from gateway.request_pools import RequestPools
+from gateway.blocking_work.request_pools import RequestPools
 
 _PIECE_BYTES = 256 * 1024
 

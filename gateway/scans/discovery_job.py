@@ -18,10 +18,18 @@ from engine.file_scan import FileConflictError
 from engine.scan_source import FORMAT, TASK
 from engine.spark_discovery import COLUMN, DISCOVER, LOCATE, OTHERS
 from engine.storage.listed_file import ListedFile
-from gateway.backend_rows import MAX_BYTES, MAX_ROW_BYTES, BackendRowsError, RowReader, is_bytes, is_integers, is_text
-from gateway.backend_session import BackendSession, OnProgress
+from gateway.backends.backend_rows import (
+    MAX_BYTES,
+    MAX_ROW_BYTES,
+    BackendRowsError,
+    RowReader,
+    is_bytes,
+    is_integers,
+    is_text,
+)
+from gateway.backends.backend_session import BackendSession, OnProgress
+from gateway.blocking_work.pools import Pool
 from gateway.errors import GatewayError, backend_failed
-from gateway.pools import Pool
 from gateway.scans.scan_signatures import sign_scan
 
 _MAX_REASON = 500

@@ -23,9 +23,9 @@ from contextlib import suppress
 
 from pyspark.sql.connect.proto import base_pb2
 
+from gateway.blocking_work.futures import retrieve_error
 from gateway.errors import GatewayError
-from gateway.futures import retrieve_error
-from gateway.requests import Request
+from gateway.messages.requests import Request
 
 PROGRESS_AFTER_SECONDS = 10.0
 """How long a statement takes before the client receives the progress of its discovery.

@@ -40,10 +40,10 @@ from pyspark.sql.connect.proto import relations_pb2
 from engine.fingerprint import ENGINE, fingerprint, source_files
 from engine.scan_source import FORMAT
 from engine.spark import LodgeDataSource
-from gateway.backend_session import BackendSession
-from gateway.error_status import condition_of
+from gateway.backends.backend_session import BackendSession
+from gateway.blocking_work.pools import Pool
 from gateway.errors import BackendError, GatewayError, backend_python
-from gateway.pools import Pool
+from gateway.messages.error_status import condition_of
 from gateway.scans.scan_signatures import scan_key
 
 _MAX_SESSIONS = 100_000

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.backend_answers import decode_answer
-from gateway.backend_rows import BackendRowsError, decode_rows, is_text
+from gateway.backends.backend_answers import decode_answer
+from gateway.backends.backend_rows import BackendRowsError, decode_rows, is_text
 from gateway.errors import GatewayError
-from gateway.responses import Response, build_row_response, build_sql_response
+from gateway.operations.responses import Response, build_row_response, build_sql_response
 from gateway.scans.scan_summary import ScanSummary, describe_scans
 
 _PLAN_COLUMN = "plan"

@@ -22,8 +22,8 @@ from cachetools import TTLCache
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import GatewayError
-from gateway.operations import is_meant
-from gateway.requests import Request, SessionKey
+from gateway.messages.requests import Request, SessionKey
+from gateway.operations.operations import is_meant
 from gateway.scans.discovery_progress import DiscoveryProgress
 
 KEPT_SECONDS = 300.0

@@ -14,9 +14,9 @@ Source: [spark-connect-server SparkConnectExecutionManager].
 import pyarrow as pa
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.backend_session import BackendSession
+from gateway.backends.backend_session import BackendSession
 from gateway.errors import GatewayError
-from gateway.responses import encode_arrow_stream
+from gateway.operations.responses import encode_arrow_stream
 from gateway.scans.expressions import call, text_literal
 
 _TEXT = (

@@ -43,10 +43,10 @@ from engine.scan_source import PLANNED, SINGLE_USE, SOURCE_OPTIONS, ScanSource
 from engine.schema import TupleSchema
 from engine.spark import to_spark_schema
 from engine.storage.listed_file import ListedFile
-from gateway.backend_session import BackendSession, OnProgress
+from gateway.backends.backend_session import BackendSession, OnProgress
+from gateway.blocking_work.file_systems import file_systems
+from gateway.blocking_work.pools import Pool
 from gateway.errors import GatewayError, ScanFailedError, storage_unavailable
-from gateway.file_systems import file_systems
-from gateway.pools import Pool
 from gateway.scans.discovery_job import find_place, find_schemas
 from gateway.scans.engine_artifact import EngineDelivery
 from gateway.scans.remembered_schemas import ExaminedScan, RememberedSchemas

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.current_work import noted
-from gateway.drain import Drain
+from gateway.blocking_work.current_work import noted
 from gateway.errors import CanceledError
-from gateway.operations import is_meant
-from gateway.requests import SessionKey
+from gateway.messages.requests import SessionKey
+from gateway.operations.drain import Drain
+from gateway.operations.operations import is_meant
 
 _Result = TypeVar("_Result")
 

@@ -32,8 +32,8 @@ import structlog
 
 from engine.fingerprint import fingerprint
 from engine.storage.listed_file import ListedFile
+from gateway.blocking_work.pools import Pool
 from gateway.errors import GatewayError
-from gateway.pools import Pool
 from gateway.scans.schema_cache import MAX_SCHEMA_BYTES, Examination, SchemaCache
 from gateway.scans.segment_format import SegmentError, decode_segment, encode_segment, split_schemas
 from workspace.schema_segments import ListedSegment, ScanKey, SchemaSegments, Segment

@@ -30,12 +30,12 @@ from dataclasses import dataclass
 
 import structlog
 
+from gateway.blocking_work.futures import for_each
+from gateway.blocking_work.storage import Storage
 from gateway.errors import GatewayError
-from gateway.futures import for_each
 from gateway.sessions.adoption import Adoption, find_abandoned, is_adoptable, is_continuing
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
-from gateway.storage import Storage
 from workspace.identifiers import RecordName, ReplicaId
 from workspace.record_store import RecordError, StoredRecord
 from workspace.records import NO_REPLICA

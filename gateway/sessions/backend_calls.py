@@ -1,6 +1,6 @@
 """Backend calls that concern a whole session.
 
-Calls on behalf of a single statement are in :mod:`gateway.backend_session`.
+Calls on behalf of a single statement are in :mod:`gateway.backends.backend_session`.
 """
 
 import asyncio
@@ -12,10 +12,10 @@ import structlog
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.backend_answers import MAX_CONTROL_BYTES, decode_answer
-from gateway.backends import SERVICE
-from gateway.error_status import session_gone_condition
+from gateway.backends.backend_answers import MAX_CONTROL_BYTES, decode_answer
+from gateway.backends.backends import SERVICE
 from gateway.errors import GatewayError
+from gateway.messages.error_status import session_gone_condition
 from gateway.sessions.session import Session
 
 _TIMEOUT_SECONDS = 10.0

@@ -13,7 +13,7 @@ Source: [architecture "Session records, leases and the reaper"].
 import time
 from collections.abc import Set
 
-from gateway.storage import Storage
+from gateway.blocking_work.storage import Storage
 from workspace.identifiers import ReplicaId
 from workspace.leases import STOPPED, LeaseObserver
 from workspace.records import NO_REPLICA

@@ -19,12 +19,12 @@ from functools import partial
 
 import structlog
 
-from gateway.audit import Audit
-from gateway.backends import Backend
-from gateway.requests import SessionKey
+from gateway.auditing.audit import Audit
+from gateway.backends.backends import Backend
+from gateway.blocking_work.storage import Storage
+from gateway.messages.requests import SessionKey
 from gateway.sessions.replica_lease import ReplicaLease
 from gateway.sessions.session import Session
-from gateway.storage import Storage
 from workspace.identifiers import RecordName, ReplicaId, SessionUuid, record_name
 from workspace.record_changes import SessionEndingError, add_holder, remove_holders, update_record
 from workspace.record_store import RecordConflictError, RecordExistsError, RecordNotFoundError, StoredRecord

@@ -34,11 +34,12 @@ from weakref import WeakValueDictionary
 import structlog
 
 from gateway.admission.session_quota import SessionQuota
-from gateway.audit import Audit
-from gateway.backends import Backend, Backends
+from gateway.auditing.audit import Audit
+from gateway.backends.backends import Backend, Backends
+from gateway.blocking_work.futures import for_each, retrieve_error
+from gateway.blocking_work.storage import Storage
 from gateway.errors import SESSION_CLOSED, GatewayError, no_backend, not_impersonated, session_closed
-from gateway.futures import for_each, retrieve_error
-from gateway.requests import SessionKey
+from gateway.messages.requests import SessionKey
 from gateway.sessions.backend_calls import Activity, find_activity, release_session
 from gateway.sessions.lease_thread import LeaseThread
 from gateway.sessions.loop_monitor import LoopMonitor
@@ -48,7 +49,6 @@ from gateway.sessions.pending_updates import PendingUpdate, PendingUpdates
 from gateway.sessions.record_updates import IDLE, RecordUpdates, is_over
 from gateway.sessions.replica_lease import ReplicaLease
 from gateway.sessions.session import NOT_JOINED, Session
-from gateway.storage import Storage
 from workspace.identifiers import Principal, RecordName, ReplicaId, record_name
 from workspace.locations import Owner, OwnerError
 from workspace.record_changes import SessionEndingError

@@ -14,9 +14,9 @@ Source: [architecture "Session records, leases and the reaper"].
 
 import time
 
+from gateway.blocking_work.storage import Storage
 from gateway.errors import fenced
 from gateway.sessions.session import Session
-from gateway.storage import Storage
 from workspace.identifiers import ReplicaId
 from workspace.leases import LeaseStoppedError, OwnLease
 

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 
 import structlog
 
-from gateway.backends import Backend
-from gateway.requests import SessionKey
+from gateway.backends.backends import Backend
+from gateway.messages.requests import SessionKey
 from workspace.identifiers import SessionUuid, record_name
 from workspace.records import SuspectedRequest
 

@@ -1,4 +1,4 @@
-"""Refuses requests that may be the reason why a gateway was lost. :mod:`gateway.suspicions` has the rules.
+"""Refuses requests that may be the reason why a gateway was lost. :mod:`gateway.sessions.suspicions` has the rules.
 
 Source: [architecture "The watcher"].
 """

@@ -16,8 +16,8 @@ from pathlib import Path
 from pyspark.sql.connect.proto import relations_pb2
 from pyspark.sql.types import StructType
 
+from gateway.blocking_work.file_systems import file_systems
 from gateway.errors import GatewayError, storage_unavailable
-from gateway.file_systems import file_systems
 from gateway.stored_tables.storage_formats import STORAGE_FORMATS
 from gateway.stored_tables.table_plans import build_scan
 from workspace.files.table_files import has_links

@@ -4,8 +4,8 @@ Creations and drops have a single row as answer, as in Drill [temporary-tables Â
 the same answer as in Spark. For example, the answer of an insertion has no rows.
 """
 
-from gateway.operations import Runner
-from gateway.responses import Response, Values, build_row_response
+from gateway.operations.operations import Runner
+from gateway.operations.responses import Response, Values, build_row_response
 from workspace.records import PendingChange, PendingDrop, WriteKind
 
 

@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from gateway.current_work import noted
+from gateway.blocking_work.current_work import noted
 
 _ARRIVAL_SECONDS = 10.0
 """How long a request to the backend may take to arrive."""

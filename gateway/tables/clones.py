@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from gateway.blocking_work.storage import Storage
 from gateway.errors import GatewayError
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
-from gateway.storage import Storage
 from gateway.stored_tables.table_plans import build_session_table, encode_schema
 from gateway.tables.changes import begin_copy
 from gateway.tables.execution import StatementExecutor, new_directory

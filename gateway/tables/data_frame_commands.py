@@ -11,8 +11,8 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
 from gateway.errors import table_not_found
 from gateway.names.targets import Target, TargetKind
-from gateway.operations import Runner
-from gateway.responses import NOTHING, Response, build_batch_response
+from gateway.operations.operations import Runner
+from gateway.operations.responses import NOTHING, Response, build_batch_response
 from gateway.sql.name_syntax import parse_plan_name
 from gateway.tables import answers
 from gateway.tables.errors import no_data_frame_table, not_a_view, not_supported

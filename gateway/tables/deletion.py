@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 
 import structlog
 
+from gateway.blocking_work.storage import Storage
 from gateway.errors import GatewayError
 from gateway.sessions.session import Session
-from gateway.storage import Storage
 from gateway.tables.background import BackgroundTasks
 from workspace.identifiers import SessionUuid, TableUuid
 

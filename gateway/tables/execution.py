@@ -41,15 +41,15 @@ import structlog
 from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.types import StructType
 
-from gateway.backend_session import ExecutionResult
-from gateway.current_work import noted
-from gateway.drain import Drain
-from gateway.error_status import condition_of
+from gateway.backends.backend_session import ExecutionResult
+from gateway.blocking_work.current_work import noted
+from gateway.blocking_work.storage import Storage
 from gateway.errors import OPERATION_ABANDONED, OPERATION_NOT_FOUND, BackendError, GatewayError, storage_failed
-from gateway.responses import Response, build_row_response
+from gateway.messages.error_status import condition_of
+from gateway.operations.drain import Drain
+from gateway.operations.responses import Response, build_row_response
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
-from gateway.storage import Storage
 from gateway.stored_tables.storage_formats import find_storage_format
 from gateway.stored_tables.table_plans import decode_schema, to_spark_path
 from gateway.tables.background import BackgroundTasks, run_to_completion

@@ -12,8 +12,8 @@ from pyspark.sql.connect.proto import relations_pb2
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.types import StructField, StructType
 
+from gateway.backends.session_settings import SessionSettings
 from gateway.errors import SparkError
-from gateway.session_settings import SessionSettings
 from gateway.sql.name_syntax import quote_name
 from gateway.stored_tables.table_plans import rename_columns
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.types import StructField, StructType
 
+from gateway.backends.session_settings import SessionSettings
 from gateway.errors import SparkError
-from gateway.session_settings import SessionSettings
 from gateway.sql.name_syntax import quote_name
 from gateway.sql.statements import CreateTable, CreateTemporaryTable
 from gateway.stored_tables.storage_formats import (

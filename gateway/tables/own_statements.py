@@ -16,26 +16,28 @@ from typing import Any
 import structlog
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.audit import Audit
+from gateway.auditing.audit import Audit
 from gateway.authorization.authorization import Authorization
-from gateway.backend_session import BackendSession, OnProgress
+from gateway.backends.backend_session import BackendSession, OnProgress
+from gateway.backends.session_settings import SessionSettings
+from gateway.blocking_work.current_work import CurrentWork, NotedRequest, digest_of
+from gateway.blocking_work.current_workspaces import CurrentWorkspaces
+from gateway.blocking_work.request_pools import RequestPools
+from gateway.blocking_work.storage import Storage
 from gateway.config import GatewayConfig
-from gateway.current_work import CurrentWork, NotedRequest, digest_of
-from gateway.current_workspaces import CurrentWorkspaces
-from gateway.drain import Drain
-from gateway.error_status import Metadata
 from gateway.errors import LEASE_LOST, SESSION_CLOSED, GatewayError, ParseError
+from gateway.messages.error_status import Metadata
+from gateway.messages.requests import Request
 from gateway.names.plan_resolver import PlanResolver
-from gateway.operations import Operation, Operations, Runner
-from gateway.plan_decoding import DecodedPlan
-from gateway.request_pools import RequestPools
-from gateway.requests import Request
-from gateway.responses import Response, build_row_response
+from gateway.operations.drain import Drain
+from gateway.operations.operations import Operation, Operations, Runner
+from gateway.operations.responses import Response, build_row_response
+from gateway.plans.plan_decoding import DecodedPlan
+from gateway.plans.sql_relations import find_sql, find_statement
 from gateway.scans.discovery_progress import DiscoveryProgress, is_of_lodge_statement
 from gateway.scans.lost_discoveries import discovery_lost
 from gateway.scans.planner import ScanPlanner, SessionScans
 from gateway.scans.plannings import Plannings
-from gateway.session_settings import SessionSettings
 from gateway.sessions.adoption import find_abandoned
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
@@ -44,8 +46,6 @@ from gateway.sql.name_syntax import qualify_with_session
 from gateway.sql.sql_texts import SqlTexts
 from gateway.sql.statement_error import StatementError
 from gateway.sql.statements import CreateView
-from gateway.sql_relations import find_sql, find_statement
-from gateway.storage import Storage
 from gateway.tables.changes import is_lost, is_undone, is_unknown, mark_lost
 from gateway.tables.clones import TableCopies
 from gateway.tables.data_frame_commands import DataFrameCommands, concerns_tables

@@ -20,18 +20,18 @@ from typing import NoReturn
 import structlog
 from pyspark.sql.types import StructType
 
-from gateway.audit import Audit
+from gateway.auditing.audit import Audit
 from gateway.authorization.authorization import Authorization, owner_groups
-from gateway.backend_session import ExecutionResult
-from gateway.current_work import noted
-from gateway.current_workspaces import CurrentWorkspaces
-from gateway.drain import Drain, GatewayStoppingError
+from gateway.backends.backend_session import ExecutionResult
+from gateway.blocking_work.current_work import noted
+from gateway.blocking_work.current_workspaces import CurrentWorkspaces
+from gateway.blocking_work.file_systems import file_systems
+from gateway.blocking_work.storage import Storage
 from gateway.errors import ACCESS_DENIED, GatewayError, access_denied
-from gateway.file_systems import file_systems
-from gateway.responses import Response, build_row_response
+from gateway.operations.drain import Drain, GatewayStoppingError
+from gateway.operations.responses import Response, build_row_response
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
-from gateway.storage import Storage
 from gateway.stored_tables.table_descriptions import TableDescription, list_permanent_tables
 from gateway.tables.answers import created, not_created, table_dropped
 from gateway.tables.background import run_to_completion

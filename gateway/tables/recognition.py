@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 
 from pyspark.sql.connect.proto import relations_pb2
 
-from gateway.request_pools import INLINE_CHARACTERS, RequestPools
+from gateway.blocking_work.request_pools import INLINE_CHARACTERS, RequestPools
+from gateway.plans.sql_relations import read_parameters
 from gateway.sql.identifier_clauses import evaluate_identifier_clauses
 from gateway.sql.lexer import DEFAULT_DIALECT, Dialect
 from gateway.sql.statement_error import StatementError
 from gateway.sql.statement_parser import may_concern_tables, parse_statement
 from gateway.sql.statements import IdentifierClause, Statement
-from gateway.sql_relations import read_parameters
 
 _DOUBLE_QUOTED = Dialect(double_quoted_identifiers=True)
 

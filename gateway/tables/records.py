@@ -9,9 +9,9 @@ Guarantees:
 
 from collections.abc import Callable
 
+from gateway.blocking_work.storage import Storage
 from gateway.errors import GatewayError, session_closed
 from gateway.sessions.session import Session
-from gateway.storage import Storage
 from workspace.identifiers import Principal
 from workspace.record_changes import SessionEndingError
 from workspace.record_json import encode_record

@@ -18,16 +18,16 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import structlog
 
-from gateway.audit import Audit
-from gateway.authentication.identity import Identity
+from gateway.auditing.audit import Audit
 from gateway.authorization.authorization import Authorization
+from gateway.blocking_work.futures import retrieve_error
+from gateway.blocking_work.storage import Storage
 from gateway.errors import STORAGE_UNAVAILABLE, GatewayError
-from gateway.futures import retrieve_error
-from gateway.operations import Operations
-from gateway.responses import Response, build_row_response, build_sql_response
+from gateway.messages.identity import Identity
+from gateway.operations.operations import Operations
+from gateway.operations.responses import Response, build_row_response, build_sql_response
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
-from gateway.storage import Storage
 from gateway.tables.background import BackgroundTasks
 from gateway.tables.statement_context import Execution
 from workspace.identifiers import SessionUuid

@@ -9,11 +9,11 @@ from functools import partial, singledispatchmethod
 
 from pyspark.sql.connect.proto import relations_pb2
 
-from gateway.backend_rows import BackendRowsError
+from gateway.backends.backend_rows import BackendRowsError
 from gateway.errors import BackendError, backend_failed, table_not_found, view_not_found
 from gateway.names.targets import Target, TargetKind, schema_not_found
-from gateway.operations import Runner
-from gateway.responses import Response, build_row_response, build_sql_response
+from gateway.operations.operations import Runner
+from gateway.operations.responses import Response, build_row_response, build_sql_response
 from gateway.scans.explanations import add_scans_to_rows, copy_explanation
 from gateway.scans.scan_summary import ScanSummary
 from gateway.sql import statements

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
-from gateway.authentication.identity import Identity
-from gateway.backend_session import BackendSession
+from gateway.backends.backend_session import BackendSession
+from gateway.backends.session_settings import SessionSettings
+from gateway.blocking_work.pools import Pool
+from gateway.messages.identity import Identity
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.targets import Target, TargetKind, find_temporary_table, parse_target, schema_not_found
-from gateway.operations import Operation
-from gateway.pools import Pool
+from gateway.operations.operations import Operation
 from gateway.scans.scan_summary import ScanSummary
-from gateway.session_settings import SessionSettings
 from gateway.sessions.session import Session
 from workspace.records import SessionRecord, TemporaryTable
 from workspace.workspaces import Workspace, Workspaces

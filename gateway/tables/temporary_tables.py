@@ -24,12 +24,12 @@ import structlog
 from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.types import StructType
 
-from gateway.current_workspaces import CurrentWorkspaces
+from gateway.blocking_work.current_workspaces import CurrentWorkspaces
+from gateway.blocking_work.file_systems import file_systems
+from gateway.blocking_work.storage import Storage
 from gateway.errors import BackendError, GatewayError, table_not_found
-from gateway.file_systems import file_systems
-from gateway.responses import Response
+from gateway.operations.responses import Response
 from gateway.sql.name_syntax import qualify_with_session
-from gateway.storage import Storage
 from gateway.stored_tables.listings import build_create_statement
 from gateway.stored_tables.storage_formats import find_storage_format
 from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, build_write, encode_schema

@@ -19,9 +19,9 @@ from collections.abc import Awaitable, Callable
 import structlog
 import tenacity
 
+from gateway.blocking_work.storage import Storage
 from gateway.errors import SESSION_CLOSED, GatewayError
 from gateway.sessions.registry import Sessions
-from gateway.storage import Storage
 from gateway.tables.background import BackgroundTasks
 from gateway.tables.changes import find_pending, undo
 from gateway.tables.deletion import DirectoryDeletion

@@ -13,9 +13,9 @@ from dataclasses import replace
 import structlog
 from pyspark.sql.types import StructType
 
+from gateway.blocking_work.storage import Storage
 from gateway.errors import STORAGE_UNAVAILABLE, GatewayError
 from gateway.sql.name_syntax import qualify_with_session
-from gateway.storage import Storage
 from gateway.stored_tables.storage_formats import find_storage_format
 from gateway.stored_tables.table_plans import (
     build_scan,

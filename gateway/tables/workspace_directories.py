@@ -22,8 +22,8 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+from gateway.blocking_work.file_systems import file_systems
 from gateway.errors import GatewayError
-from gateway.file_systems import file_systems
 from gateway.stored_tables.table_descriptions import DESCRIPTION_FILE, GLOB, TableDescription
 from gateway.tables.errors import AlreadyExistsError
 from workspace.files.table_files import ForeignFileError, copy_table, make_public, write_public_file

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gateway.audit import Audit, Caller, Contents, Outcome, Statement
+from gateway.auditing.audit import Audit, Caller, Contents, Outcome, Statement
 from lodge.serve import reload_details
 from reaper.audit import ReaperAudit
 from reaper.reports import MassExpiryConfirmed, SessionReaped

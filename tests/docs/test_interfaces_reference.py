@@ -12,8 +12,8 @@ from unittest import mock
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gateway.life_signs import LifeSigns
 from gateway.metrics import GatewayGauges, GatewayMetrics, GatewayState
+from gateway.sessions.life_signs import LifeSigns
 from lodge.log_output import LogOutput
 from lodge.serve import Restarts
 from lodge.setting_types import Metavar

@@ -15,10 +15,10 @@ from pyspark.sql.connect.proto import base_pb2
 from engine.context import ErrorContext
 from engine.error_report import ScanError
 from engine.errors import ValueConversionError
-from gateway.backend_failures import BackendFailures, FailedCall, without_traceback
-from gateway.error_status import STATUS_DETAILS_KEY, error_info, session_gone_condition
+from gateway.backends.backend_failures import BackendFailures, FailedCall, without_traceback
 from gateway.errors import BackendError, GatewayError, session_closed
-from gateway.requests import SessionKey
+from gateway.messages.error_status import STATUS_DETAILS_KEY, error_info, session_gone_condition
+from gateway.messages.requests import SessionKey
 
 SQL_EXCEPTION = "org.apache.spark.SparkSQLException"
 PYTHON_EXCEPTION = "org.apache.spark.api.python.PythonException"

@@ -18,8 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 from pyspark.sql.connect.session import SparkSession
 
-from gateway.error_status import error_status
 from gateway.errors import SPARK_CONDITIONS, SPARK_SQL_EXCEPTION, CanceledError, GatewayError, ParseError, SparkError
+from gateway.messages.error_status import error_status
 from tests.errors.client_programs import build_go_client, build_scala_client
 from tests.errors.test_reference import reference
 

@@ -10,7 +10,6 @@ from grpc_status import rpc_status
 from pyspark.sql.connect.client.retries import DefaultPolicy, Retrying
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.error_status import error_info, error_status, is_jvm
 from gateway.errors import (
     CanceledError,
     GatewayError,
@@ -22,7 +21,8 @@ from gateway.errors import (
     table_not_found,
     unauthenticated,
 )
-from gateway.requests import index_request, read_request
+from gateway.messages.error_status import error_info, error_status, is_jvm
+from gateway.messages.requests import index_request, read_request
 from gateway.tables.errors import AlreadyExistsError
 
 PYTHON = "_SPARK_CONNECT_PYTHON spark/4.3.0 os/linux python/3.11.7"

@@ -15,8 +15,8 @@ import engine.readers.registry
 import engine.spark  # noqa: F401 - defines conditions
 import gateway.errors
 from engine.errors import EngineError
-from gateway.drain import GatewayStoppingError
 from gateway.errors import SPARK_CONDITIONS
+from gateway.operations.drain import GatewayStoppingError
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "errors.md"

@@ -7,9 +7,9 @@ import structlog
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway import service
-from gateway.error_status import error_info
 from gateway.errors import GatewayError, no_backend
-from gateway.requests import read_request
+from gateway.messages.error_status import error_info
+from gateway.messages.requests import read_request
 
 REQUESTS = (
     base_pb2.FetchErrorDetailsRequest,

@@ -5,8 +5,8 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
-from gateway.error_status import STATUS_DETAILS_KEY
 from gateway.errors import SPARK_SQL_EXCEPTION
+from gateway.messages.error_status import STATUS_DETAILS_KEY
 
 
 def error_metadata(condition: str, code: grpc.StatusCode) -> tuple[tuple[str, bytes]]:

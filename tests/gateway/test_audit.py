@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway import repeated_events
-from gateway.audit import NOBODY, Audit, Caller
+from gateway.auditing import repeated_events
+from gateway.auditing.audit import NOBODY, Audit, Caller
 from tests.gateway.loop_clock import LoopClock
 from workspace.audit_log import AuditLog
 

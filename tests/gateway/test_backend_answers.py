@@ -5,9 +5,9 @@ import time
 import pytest
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.backend_answers import MAX_CONTROL_BYTES, decode_answer
+from gateway.backends.backend_answers import MAX_CONTROL_BYTES, decode_answer
 from gateway.errors import GatewayError
-from gateway.wire import count_fields
+from gateway.messages.wire import count_fields
 from tests.gateway.thread_time import least_thread_seconds
 
 

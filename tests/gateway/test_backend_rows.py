@@ -5,7 +5,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from gateway.backend_rows import BackendRowsError, RowReader, decode_rows, is_bytes, is_integers, is_text
+from gateway.backends.backend_rows import BackendRowsError, RowReader, decode_rows, is_bytes, is_integers, is_text
 
 COLUMNS = {"files": is_integers, "schema": is_bytes, "error": is_text}
 ROWS = [{"files": [1, 2], "schema": b"\x00\x01", "error": None}, {"files": [], "schema": None, "error": "ä"}]

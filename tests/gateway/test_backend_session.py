@@ -1,4 +1,4 @@
-"""Calls of Lodge survive resets between gateway and backend (gateway.backend_session)."""
+"""Calls of Lodge survive resets between gateway and backend (gateway.backends.backend_session)."""
 
 import asyncio
 import gc
@@ -11,11 +11,11 @@ import pytest
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway import backend_session
-from gateway.backend_session import BackendSession
-from gateway.backends import SERVICE, Backend
-from gateway.error_status import error_status
+from gateway.backends import backend_session
+from gateway.backends.backend_session import BackendSession
+from gateway.backends.backends import SERVICE, Backend
 from gateway.errors import SPARK_SQL_EXCEPTION, BackendError, GatewayError
+from gateway.messages.error_status import error_status
 from tests.gateway.frozen_time import FrozenTime
 from tests.workspace.kubernetes.tcp_proxy import TcpProxy
 

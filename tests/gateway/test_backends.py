@@ -1,4 +1,4 @@
-"""The choice of a backend for a session (guarantees: gateway.backends.Backends)."""
+"""The choice of a backend for a session (guarantees: gateway.backends.backends.Backends)."""
 
 import gc
 import uuid
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from gateway.backends import Backend, Backends
+from gateway.backends.backends import Backend, Backends
 from gateway.connections.backend_address import BackendAddressError
 from workspace.identifiers import ClientSessionId, Principal, SessionUuid
 from workspace.records import Phase, SessionRecord

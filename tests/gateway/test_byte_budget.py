@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from gateway.byte_budget import ByteBudget
+from gateway.blocking_work.byte_budget import ByteBudget
+from gateway.blocking_work.principal_shares import calling_principal
 from gateway.errors import GatewayError
-from gateway.principal_shares import calling_principal
 
 
 def refusal():
@@ -80,7 +80,7 @@ async def test_cancelled_wait_does_not_keep_memory():
 
 
 async def test_wait_ends_in_time(monkeypatch):
-    monkeypatch.setattr("gateway.byte_budget._WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.blocking_work.byte_budget._WAIT_SECONDS", 0.01)
     budget, end = ByteBudget(200, 9, refusal), asyncio.Event()
     (holder,) = await started(reserve(budget, 100, "a", end))
     with pytest.raises(GatewayError, match="LODGE_LIMIT_EXCEEDED"):

@@ -1,4 +1,4 @@
-"""Computations in threads that can be stopped (guarantees: gateway.computations)."""
+"""Computations in threads that can be stopped (guarantees: gateway.blocking_work.computations)."""
 
 import asyncio
 import subprocess
@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from gateway.computations import ComputationPool, _Computation, _StoppedError
+from gateway.blocking_work.computations import ComputationPool, _Computation, _StoppedError
+from gateway.blocking_work.pools import Pool
 from gateway.errors import GatewayError, storage_unavailable
-from gateway.pools import Pool
 
 SECONDS = 60.0
 
@@ -109,7 +109,7 @@ def test_interpreter_works_as_before_after_stops() -> None:
     """A stop that is withdrawn, for example, would keep the interpreter busy for ever while a profiler runs."""
     program = """
 import sys, threading
-from gateway.computations import _Computation, _StoppedError
+from gateway.blocking_work.computations import _Computation, _StoppedError
 
 for number in range(2_000):
     computation = _Computation(lambda: sum(range(50)))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql.connect.proto import relations_pb2
 
-from gateway.current_work import CurrentWork, NotedRequest, Work, digest_of, noted, noted_call
+from gateway.blocking_work.current_work import CurrentWork, NotedRequest, Work, digest_of, noted, noted_call
 from workspace.identifiers import RecordName
 
 ONE, OTHER = (NotedRequest(RecordName(40 * each), 32 * each, f"operation-{each}\nx") for each in "ab")

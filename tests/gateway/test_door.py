@@ -10,18 +10,18 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.admission.admission import Admission
 from gateway.admission.limits import AdmissionLimits
-from gateway.audit import Audit
-from gateway.authentication.identity import Identity
-from gateway.backends import SERVICE, Backend
-from gateway.current_work import CurrentWork
-from gateway.drain import Drain
-from gateway.error_status import error_info
+from gateway.auditing.audit import Audit
+from gateway.auditing.statement_audit import StatementAudit
+from gateway.backends.backends import SERVICE, Backend
+from gateway.backends.forwarding import RequestStream, call_arguments, forward_stream, forward_upload
+from gateway.blocking_work.current_work import CurrentWork
+from gateway.blocking_work.request_pools import RequestPools
 from gateway.errors import GatewayError, unauthenticated
-from gateway.forwarding import RequestStream, call_arguments, forward_stream, forward_upload
-from gateway.request_pools import RequestPools
-from gateway.requests import read_request
+from gateway.messages.error_status import error_info
+from gateway.messages.identity import Identity
+from gateway.messages.requests import read_request
+from gateway.operations.drain import Drain
 from gateway.service import SparkConnectService
-from gateway.statement_audit import StatementAudit
 from workspace.identifiers import Principal
 
 METHODS = [method.name for method in base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods]

@@ -1,4 +1,4 @@
-"""Workspaces whose file system does not respond (gateway.file_systems)."""
+"""Workspaces whose file system does not respond (gateway.blocking_work.file_systems)."""
 
 import asyncio
 import os
@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from gateway.blocking_work.file_systems import MAX_ACCESSES, MAX_LISTINGS, FileSystems
+from gateway.blocking_work.principal_shares import calling_principal
+from gateway.blocking_work.storage import READ_SECONDS, Storage
 from gateway.errors import GatewayError
-from gateway.file_systems import MAX_ACCESSES, MAX_LISTINGS, FileSystems
-from gateway.principal_shares import calling_principal
-from gateway.storage import READ_SECONDS, Storage
 from tests.gateway.loop_clock import LoopClock
 from tests.hung_file_system import HungFileSystem
 from workspace.workspaces import Workspace
@@ -18,7 +18,7 @@ from workspace.workspaces import Workspace
 SECONDS = 60.0
 WITH_ENDLESS_READS = """
 import sys
-from gateway import storage
+from gateway.blocking_work import storage
 from lodge.cli import main
 storage.READ_SECONDS = 3600.0
 sys.exit(main())

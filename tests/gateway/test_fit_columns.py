@@ -4,8 +4,8 @@ import pytest
 from pyspark.sql.connect.proto import relations_pb2
 from pyspark.sql.types import LongType, StructField, StructType
 
+from gateway.backends.session_settings import SessionSettings
 from gateway.errors import SparkError
-from gateway.session_settings import SessionSettings
 from gateway.tables.insertions import Insertion, fit_columns
 from tests.gateway.thread_time import least_thread_seconds
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc, types_pb2
 
-from gateway.session_settings import SETTING_DEFAULTS
+from gateway.backends.session_settings import SETTING_DEFAULTS
 from tests.gateway.hostile_backend import HostileBackend
 from tests.gateway.without_collector import WITHOUT_COLLECTOR
 from tests.running.process_memory import peak_bytes

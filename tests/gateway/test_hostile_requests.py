@@ -10,14 +10,14 @@ import pytest
 import zstandard
 from pyspark.sql.connect.proto import base_pb2, expressions_pb2, relations_pb2
 
+from gateway.blocking_work.request_pools import MAX_FIELDS, RequestPools
 from gateway.errors import GatewayError
-from gateway.plan_decoding import PlanDecoder, UnreadablePlanError
-from gateway.request_pools import MAX_FIELDS, RequestPools
-from gateway.requests import index_request, read_request
+from gateway.messages.requests import index_request, read_request
+from gateway.messages.wire import count_fields, encode_field
+from gateway.plans.plan_decoding import PlanDecoder, UnreadablePlanError
 from gateway.sql.lexer import DEFAULT_DIALECT, tokenize
 from gateway.sql.statements import DropTable, Insert
 from gateway.tables.recognition import SqlRecognition
-from gateway.wire import count_fields, encode_field
 
 MIB = 1024 * 1024
 STALL_SECONDS = 5.0

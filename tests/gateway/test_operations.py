@@ -1,4 +1,4 @@
-"""Operations of Lodge statements (guarantees: gateway.operations)."""
+"""Operations of Lodge statements (guarantees: gateway.operations.operations)."""
 
 import asyncio
 import gc
@@ -11,8 +11,8 @@ from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import BackendError, CanceledError, GatewayError
-from gateway.operations import Operation, Operations
-from gateway.responses import build_row_response
+from gateway.operations.operations import Operation, Operations
+from gateway.operations.responses import build_row_response
 
 
 def an_operation(reattachable=True):
@@ -149,7 +149,7 @@ def test_operation_does_not_keep_its_request_after_its_end():
 
 
 def test_guarantee_7_memory_of_results_without_a_stream_is_bounded(monkeypatch):
-    monkeypatch.setattr("gateway.operations.MAX_RESULT_BYTES", 50_000)
+    monkeypatch.setattr("gateway.operations.operations.MAX_RESULT_BYTES", 50_000)
 
     def operation_of(user):
         request = base_pb2.ExecutePlanRequest(session_id="s", operation_id=str(uuid.uuid4()))

@@ -1,4 +1,4 @@
-"""Pools of threads for blocking calls (gateway.pools)."""
+"""Pools of threads for blocking calls (gateway.blocking_work.pools)."""
 
 import asyncio
 import subprocess
@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager, contextmanager
 import pytest
 from structlog.testing import capture_logs
 
+from gateway.blocking_work.pools import Pool
+from gateway.blocking_work.principal_shares import calling_principal
 from gateway.errors import GatewayError, storage_unavailable
-from gateway.pools import Pool
-from gateway.principal_shares import calling_principal
 from tests.gateway.loop_clock import LoopClock
 
 SECONDS = 60.0
@@ -346,7 +346,7 @@ def test_hung_thread_does_not_prevent_the_end_of_the_process():
     script = """
 import asyncio, threading
 from gateway.errors import storage_unavailable
-from gateway.pools import Pool
+from gateway.blocking_work.pools import Pool
 
 async def run():
     pool = Pool("test", 1, refusal=lambda: storage_unavailable("tests"), timeout_seconds=0.05, max_abandoned=1)

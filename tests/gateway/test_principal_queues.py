@@ -1,6 +1,6 @@
-"""Numbers in comments are the guarantees of ``gateway.principal_queues``."""
+"""Numbers in comments are the guarantees of ``gateway.blocking_work.principal_queues``."""
 
-from gateway.principal_queues import PrincipalQueues
+from gateway.blocking_work.principal_queues import PrincipalQueues
 
 
 def filled() -> PrincipalQueues[int]:

@@ -14,15 +14,15 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.admission.admission import Admission
 from gateway.admission.limits import AdmissionLimits
-from gateway.audit import Audit
-from gateway.authentication.identity import Identity
-from gateway.backends import SERVICE
-from gateway.current_work import CurrentWork
-from gateway.drain import Drain
+from gateway.auditing.audit import Audit
+from gateway.auditing.statement_audit import StatementAudit
+from gateway.backends.backends import SERVICE
+from gateway.blocking_work.current_work import CurrentWork
+from gateway.blocking_work.request_pools import RequestPools
 from gateway.errors import GatewayError, fenced, limit_exceeded
-from gateway.request_pools import RequestPools
+from gateway.messages.identity import Identity
+from gateway.operations.drain import Drain
 from gateway.service import SparkConnectService
-from gateway.statement_audit import StatementAudit
 from workspace.audit_log import AuditLog
 from workspace.identifiers import Principal
 

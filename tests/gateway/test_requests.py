@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.authentication.identity import Identity
 from gateway.errors import GatewayError
-from gateway.requests import MAX_FOLLOWING_BYTES, index_request, read_request
-from gateway.wire import encode_field
+from gateway.messages.identity import Identity
+from gateway.messages.requests import MAX_FOLLOWING_BYTES, index_request, read_request
+from gateway.messages.wire import encode_field
 from workspace.identifiers import Principal
 
 SESSION = str(uuid.UUID(int=7))

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.response_counts import ResponseCounts, read_counts
+from gateway.auditing.response_counts import ResponseCounts, read_counts
 
 UUID = "00000000-0000-4000-8000-000000000001"
 

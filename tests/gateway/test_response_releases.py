@@ -1,4 +1,4 @@
-"""Release requests are batched for each backend (gateway.response_releases)."""
+"""Release requests are batched for each backend (gateway.backends.response_releases)."""
 
 import asyncio
 import time
@@ -7,10 +7,10 @@ import grpc
 import pytest
 from grpc import aio
 
-from gateway import response_releases
-from gateway.backends import SERVICE, Backend
-from gateway.requests import SessionKey
-from gateway.response_releases import ResponseReleases
+from gateway.backends import response_releases
+from gateway.backends.backends import SERVICE, Backend
+from gateway.backends.response_releases import ResponseReleases
+from gateway.messages.requests import SessionKey
 
 KEY = SessionKey("ada", "s")
 METADATA = ()

@@ -16,7 +16,7 @@ NOTES_READS = """
 import json
 import sys
 
-from gateway import plan_decoding
+from gateway.plans import plan_decoding
 from gateway.sql import lexer
 from lodge.cli import main
 

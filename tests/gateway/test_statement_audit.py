@@ -10,12 +10,12 @@ import pytest
 from grpc import StatusCode, aio
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
-from gateway.audit import Audit, Caller
-from gateway.error_status import error_status
+from gateway.auditing.audit import Audit, Caller
+from gateway.auditing.statement_audit import ObservedStatement, StatementAudit
 from gateway.errors import GatewayError
-from gateway.operations import Operation
-from gateway.requests import Request, read_request
-from gateway.statement_audit import ObservedStatement, StatementAudit
+from gateway.messages.error_status import error_status
+from gateway.messages.requests import Request, read_request
+from gateway.operations.operations import Operation
 from tests.gateway.loop_clock import LoopClock
 from workspace.audit_log import AuditLog
 

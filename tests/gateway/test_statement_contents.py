@@ -2,8 +2,8 @@
 
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
-from gateway.audit import Contents
-from gateway.statement_contents import describe_kind, read_contents
+from gateway.auditing.audit import Contents
+from gateway.auditing.statement_contents import describe_kind, read_contents
 
 Relation = relations_pb2.Relation
 

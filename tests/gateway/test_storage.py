@@ -1,11 +1,11 @@
-"""Calls of the storage from an event loop (gateway.storage)."""
+"""Calls of the storage from an event loop (gateway.blocking_work.storage)."""
 
 import asyncio
 import threading
 
 import pytest
 
-from gateway.storage import Storage
+from gateway.blocking_work.storage import Storage
 
 
 def test_lease_call_runs_while_all_other_threads_are_busy():

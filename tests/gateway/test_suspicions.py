@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.current_work import NotedRequest, Work
+from gateway.blocking_work.current_work import NotedRequest, Work
 from gateway.errors import GatewayError
 from gateway.sessions.suspects import check_request
-from gateway.suspicions import Loss, suspect
+from gateway.sessions.suspicions import Loss, suspect
 from tests.records import a_record
 from workspace.identifiers import RecordName
 from workspace.record_changes import add_suspect

@@ -9,10 +9,10 @@ from unittest import mock
 import pytest
 import pytest_asyncio
 
+from gateway.blocking_work.storage import Storage
 from gateway.errors import GatewayError
-from gateway.requests import SessionKey
+from gateway.messages.requests import SessionKey
 from gateway.sessions.session import Session
-from gateway.storage import Storage
 from gateway.tables.records import MAX_RECORD_BYTES, TableRecords
 from tests.records import a_record
 from workspace.files.leases import FileLeases

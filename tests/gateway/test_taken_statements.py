@@ -15,11 +15,11 @@ from unittest import mock
 import pytest
 from pyspark.sql.types import StructType
 
-from gateway.authentication.identity import Identity
-from gateway.drain import Drain
+from gateway.blocking_work.storage import Storage
 from gateway.errors import GatewayError, fenced
+from gateway.messages.identity import Identity
+from gateway.operations.drain import Drain
 from gateway.sessions.adoption import find_abandoned
-from gateway.storage import Storage
 from gateway.stored_tables.table_plans import ROWS_WRITTEN
 from gateway.tables.errors import ChangeTakenError
 from gateway.tables.execution import StatementExecutor

@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.types import StructType
 
-from gateway.requests import SessionKey
+from gateway.blocking_work.storage import Storage
+from gateway.messages.requests import SessionKey
 from gateway.sessions.session import Session
-from gateway.storage import Storage
 from gateway.tables.deletion import DirectoryDeletion
 from gateway.tables.undo import Undo, UndoPendingError
 from gateway.tables.view_sync import ViewSync

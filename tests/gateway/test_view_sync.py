@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from gateway.storage import Storage
+from gateway.blocking_work.storage import Storage
 from gateway.tables.view_sync import ViewSync
 from tests.records import a_record
 from workspace.files.leases import FileLeases

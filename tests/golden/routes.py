@@ -10,26 +10,26 @@ from pathlib import Path
 
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.audit import Audit
-from gateway.current_workspaces import CurrentWorkspaces
-from gateway.drain import Drain
+from gateway.auditing.audit import Audit
+from gateway.auditing.statement_contents import describe_kind, read_contents
+from gateway.backends.session_settings import SessionSettings
+from gateway.blocking_work.current_workspaces import CurrentWorkspaces
+from gateway.blocking_work.request_pools import RequestPools
+from gateway.blocking_work.storage import make_workspace_reads
 from gateway.errors import GatewayError
+from gateway.messages.requests import SessionKey, read_request
 from gateway.names.path_checks import PathChecks
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.request_resolver import RequestResolver
-from gateway.plan_decoding import PlanDecoder
-from gateway.request_pools import RequestPools
-from gateway.requests import SessionKey, read_request
+from gateway.operations.drain import Drain
+from gateway.plans.plan_decoding import PlanDecoder
+from gateway.plans.sql_relations import find_sql, find_statement
 from gateway.scans.plannings import Plannings
-from gateway.session_settings import SessionSettings
 from gateway.sql.lexer import Dialect
 from gateway.sql.sql_texts import SqlTexts
 from gateway.sql.statement_error import StatementError
 from gateway.sql.statement_parser import extract_query
 from gateway.sql.statements import HasQuery
-from gateway.sql_relations import find_sql, find_statement
-from gateway.statement_contents import describe_kind, read_contents
-from gateway.storage import make_workspace_reads
 from gateway.tables.recognition import SqlRecognition
 from workspace.identifiers import ClientSessionId, Principal, TableUuid
 from workspace.records import TableState, TemporaryTable

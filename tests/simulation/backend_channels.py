@@ -1,8 +1,8 @@
 """Simulated channels from one gateway to backends.
 
-They replace :class:`gateway.backends.Backend`. The gateway's own code that calls a backend runs unchanged, down to
-the bytes. These classes simulate what a gRPC channel does to calls: they take time, fail before or after they took
-effect, and streams end early.
+They replace :class:`gateway.backends.backends.Backend`. The gateway's own code that calls a backend runs unchanged,
+down to the bytes. These classes simulate what a gRPC channel does to calls: they take time, fail before or after they
+took effect, and streams end early.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from gateway.backends import SERVICE
+from gateway.backends.backends import SERVICE
 from tests.simulation.event_loop import ModelLoop
 from tests.simulation.network import Network
 from tests.simulation.schedule import Process
@@ -27,7 +27,7 @@ _CUT_SHORT_SHARE = 0.1
 
 
 class BackendChannels:
-    """All backends of one gateway; replaces :class:`gateway.backends.Backends`."""
+    """All backends of one gateway; replaces :class:`gateway.backends.backends.Backends`."""
 
     def __init__(self, process: Process, loop: ModelLoop, network: Network, servers: Mapping[str, SparkServer]) -> None:
         self._by_address = {

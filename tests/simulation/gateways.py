@@ -15,11 +15,11 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from gateway.backends import SERVICE
+from gateway.backends.backends import SERVICE
 from gateway.config import GatewayConfig
 from gateway.connections.listener import Addresses
 from gateway.errors import GatewayError
-from gateway.requests import SessionKey
+from gateway.messages.requests import SessionKey
 from gateway.server import Gateway
 from gateway.sessions.peers import Peers
 from gateway.sessions.session import Session

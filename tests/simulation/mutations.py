@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
-import gateway.storage
+import gateway.blocking_work.storage
 import reaper.decisions
 import reaper.reaper
 import reaper.removals
 import reaper.snapshot_reader
 import workspace.record_changes
 import workspace.session_end
-from gateway.drain import Drain
+from gateway.operations.drain import Drain
 from gateway.sessions import lease_thread, record_updates
 from gateway.sessions.adopter import Adopter
 from gateway.sessions.adoption import Adoption
@@ -176,7 +176,7 @@ def _rejoin_without_write() -> AbstractContextManager[None]:
     def update(records: Any, name: Any, change: Any, **_: Any) -> StoredRecord:
         return update_record(records, name, change)
 
-    return _patch((gateway.storage, "update_record", update), (record_updates, "update_record", update))
+    return _patch((gateway.blocking_work.storage, "update_record", update), (record_updates, "update_record", update))
 
 
 def _ignore_lapses() -> AbstractContextManager[None]:

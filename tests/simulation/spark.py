@@ -23,8 +23,8 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.types import LongType, StructField, StructType
 
-from gateway.error_status import STATUS_DETAILS_KEY, error_status
 from gateway.errors import SPARK_SQL_EXCEPTION, GatewayError
+from gateway.messages.error_status import STATUS_DETAILS_KEY, error_status
 from gateway.stored_tables.table_plans import ROWS_WRITTEN
 from tests.simulation.schedule import Schedule
 from tests.simulation.storage import Storage

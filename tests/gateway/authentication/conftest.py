@@ -11,9 +11,9 @@ import grpc
 import pytest
 
 from gateway.authentication.authenticator import Authenticator
-from gateway.authentication.identity import Identity
 from gateway.authentication.method import Method
 from gateway.errors import GatewayError
+from gateway.messages.identity import Identity
 from tests.identity.provider import IdentityProvider
 
 WAIT_SECONDS = 60.0

@@ -14,10 +14,10 @@ from structlog.testing import capture_logs
 from gateway.authentication.authenticator import CACHE_SECONDS, Authenticator
 from gateway.authentication.client_certificates import CertificateMethod, CertificateSettings
 from gateway.authentication.credentials import MAX_TOKEN_BYTES, Credentials
-from gateway.authentication.identity import Identity
 from gateway.authentication.method import CredentialKind, DeniedError, UndecidedError
 from gateway.authentication.unavailable import UnavailableMethod
 from gateway.errors import GatewayError
+from gateway.messages.identity import Identity
 from tests.gateway.authentication.conftest import Call, call_with, identify, refusal
 from tests.gateway.function_calls import MOST_CALLS, count_calls
 from tests.identity.certificates import CertificateAuthority

@@ -14,12 +14,12 @@ from jwt.api_jws import PyJWS
 from structlog.testing import capture_logs
 
 from gateway.authentication.authenticator import Authenticator
-from gateway.authentication.identity import Identity
 from gateway.authentication.jwks import ALGORITHMS, parse_jwks
 from gateway.authentication.jwt_tokens import JwtMethod, JwtSettings
 from gateway.authentication.method import Naming
 from gateway.authentication.source import SourceError
 from gateway.errors import GatewayError
+from gateway.messages.identity import Identity
 from tests.gateway.authentication.conftest import call_with, eventually, identify, refusal, watching
 from tests.gateway.frozen_time import FrozenTime
 from tests.identity.provider import Flaw, IdentityProvider, JwksServer, SigningKey

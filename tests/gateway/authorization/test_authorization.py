@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.authentication.identity import Identity
 from gateway.authorization.authorization import Authorization, owner_groups
+from gateway.messages.identity import Identity
 from workspace.identifiers import Principal
 from workspace.table_owners import TableOwner
 

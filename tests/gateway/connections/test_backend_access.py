@@ -13,7 +13,7 @@ import pytest_asyncio
 import structlog
 from grpc import aio
 
-from gateway.backends import SERVICE, Backend, Backends
+from gateway.backends.backends import SERVICE, Backend, Backends
 from gateway.connections.backend_address import BackendAddress, BackendAddressError
 from gateway.connections.backend_channel import add_metadata
 from gateway.connections.backend_credentials import BackendAccess, BackendCredentials

@@ -9,7 +9,7 @@ import grpc
 import pytest
 from grpc import aio
 
-from gateway.backends import SERVICE, Backend
+from gateway.backends.backends import SERVICE, Backend
 from gateway.connections import channel_pool
 from gateway.connections.channel_pool import CALLS_PER_CONNECTION
 from tests.gateway.connections.echo import until

@@ -11,7 +11,7 @@ import pytest
 from grpc import aio
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_fixed
 
-from gateway.backends import SERVICE, Backend
+from gateway.backends.backends import SERVICE, Backend
 from gateway.connections import backend_channel, listener
 from gateway.connections.backend_channel import ANSWER_SECONDS, KEEPALIVE_SECONDS, keepalive_options
 from gateway.connections.listener import ConnectionLimits

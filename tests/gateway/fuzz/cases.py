@@ -7,7 +7,7 @@ from random import Random
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import GatewayError
-from gateway.wire import LENGTH, encode_field, encode_varint, read_fields
+from gateway.messages.wire import LENGTH, encode_field, encode_varint, read_fields
 
 KINDS = {
     method.name: method.input_type._concrete_class

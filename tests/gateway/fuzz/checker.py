@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from gateway.authentication.identity import Identity
+from gateway.blocking_work.request_pools import RequestPools
 from gateway.errors import GatewayError
-from gateway.plan_decoding import PlanDecoder
-from gateway.request_pools import RequestPools
-from gateway.requests import Request, read_request
+from gateway.messages.identity import Identity
+from gateway.messages.requests import Request, read_request
+from gateway.plans.plan_decoding import PlanDecoder
 from tests.gateway.fuzz.cases import KINDS, make_case
 from tests.java_reader import JARS, JavaReader
 from workspace.identifiers import Principal

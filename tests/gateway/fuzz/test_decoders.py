@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from gateway.errors import GatewayError
-from gateway.requests import read_request
+from gateway.messages.requests import read_request
 from tests.gateway.fuzz.cases import make_case
 from tests.gateway.fuzz.checker import SparkReader, check_requests
 

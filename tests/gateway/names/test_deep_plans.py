@@ -5,7 +5,7 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
 from gateway.errors import GatewayError
 from gateway.names.deep_plans import DeepPlan
-from gateway.plan_decoding import UnreadablePlanError
+from gateway.plans.plan_decoding import UnreadablePlanError
 
 Plan = base_pb2.Plan
 

@@ -10,15 +10,15 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.types import StructType
 
 from engine.scan_signature import KEY_FILE
-from gateway.audit import Audit
-from gateway.current_workspaces import CurrentWorkspaces
+from gateway.auditing.audit import Audit
+from gateway.blocking_work.current_workspaces import CurrentWorkspaces
+from gateway.blocking_work.pools import Pool
+from gateway.blocking_work.request_pools import MAX_FIELDS, RequestPools
 from gateway.errors import GatewayError
+from gateway.messages.wire import LENGTH, encode_field, encode_varint
 from gateway.names import path_checks
 from gateway.names.path_checks import PathChecks
-from gateway.pools import Pool
-from gateway.request_pools import MAX_FIELDS, RequestPools
 from gateway.stored_tables.table_descriptions import DESCRIPTION_FILE, TableDescription
-from gateway.wire import LENGTH, encode_field, encode_varint
 from workspace.workspaces import Workspace, Workspaces
 
 SESSION = "b45c25f6-ae64-4be0-bdd2-a6e50d1d191d"
@@ -332,7 +332,7 @@ async def test_messages_with_millions_of_fields_are_refused_before_they_are_deco
     empty = encode_field(1, b"") * (MAX_FIELDS + 1)
     artifacts = encode_field(1, encode_field(1, b"forward_to_fs/x")) + empty
     pairs = encode_field(1, encode_field(1, b"k") + encode_field(2, b"/x")) + empty
-    monkeypatch.setattr("gateway.plan_decoding.decode_request", pytest.fail)
+    monkeypatch.setattr("gateway.plans.plan_decoding.decode_request", pytest.fail)
     with pytest.raises(GatewayError, match="fields"):
         await checks.check_artifacts(encode_field(3, artifacts))
     with pytest.raises(GatewayError, match="fields"):

@@ -7,24 +7,24 @@ import pytest
 import zstandard
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
-from gateway.audit import Audit
-from gateway.current_workspaces import CurrentWorkspaces
-from gateway.drain import Drain, GatewayStoppingError
+from gateway.auditing.audit import Audit
+from gateway.backends.session_settings import SessionSettings
+from gateway.blocking_work.current_workspaces import CurrentWorkspaces
+from gateway.blocking_work.request_pools import RequestPools
+from gateway.blocking_work.storage import make_workspace_reads
 from gateway.errors import GatewayError
+from gateway.messages.requests import SessionKey, read_request
 from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_embed_statement
 from gateway.names.path_checks import PathChecks
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.request_resolver import RequestResolver
 from gateway.names.sql_text_resolver import _refuse_view
 from gateway.names.word_search import WordSearch
-from gateway.plan_decoding import PlanDecoder
-from gateway.request_pools import RequestPools
-from gateway.requests import SessionKey, read_request
+from gateway.operations.drain import Drain, GatewayStoppingError
+from gateway.plans.plan_decoding import PlanDecoder
 from gateway.scans.plannings import Plannings
-from gateway.session_settings import SessionSettings
 from gateway.sql.lexer import tokenize
 from gateway.sql.name_syntax import parse_plan_name
-from gateway.storage import make_workspace_reads
 from tests.gateway.thread_time import least_thread_seconds
 from workspace.identifiers import TableUuid
 from workspace.records import TableState, TemporaryTable

@@ -2,8 +2,8 @@
 
 import pytest
 
+from gateway.blocking_work.request_pools import RequestPools
 from gateway.names.word_search import WordSearch
-from gateway.request_pools import RequestPools
 
 PIECE = 256 * 1024
 

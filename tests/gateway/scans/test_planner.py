@@ -14,11 +14,11 @@ from engine.file_scan import FileScan
 from engine.scan_signature import SIGNATURE
 from engine.schema import TupleSchema
 from engine.storage.listed_file import ListedFile
-from gateway.backend_rows import decode_rows
+from gateway.backends.backend_rows import decode_rows
+from gateway.blocking_work.storage import make_workspace_reads
 from gateway.errors import GatewayError
 from gateway.scans.planner import MAX_LISTINGS, ScanPlanner, SessionScans
 from gateway.scans.scan_sources import source_in
-from gateway.storage import make_workspace_reads
 from workspace.identifiers import Principal
 from workspace.workspaces import Workspace, Workspaces
 
@@ -153,7 +153,7 @@ class SeenCalls:
 async def test_files_are_processed_outside_the_event_loop(workspaces, monkeypatch):
     files = SeenFiles([ListedFile(f"{number}.json", 10, "1") for number in range(20)])
     monkeypatch.setattr(FileScan, "list_files", lambda scan, on_progress: files)
-    monkeypatch.setattr("gateway.backend_rows.decode_rows", seen := SeenCalls(decode_rows))
+    monkeypatch.setattr("gateway.backends.backend_rows.decode_rows", seen := SeenCalls(decode_rows))
     counts = []
     planner = ScanPlanner(make_workspace_reads(), lambda known, discovered: counts.append((known, discovered)))
     session = SessionScans(planner, Principal("ann"), BackendWithEngine(), workspaces)

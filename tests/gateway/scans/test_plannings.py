@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.drain import Drain, GatewayStoppingError
 from gateway.errors import CanceledError
-from gateway.requests import SessionKey
+from gateway.messages.requests import SessionKey
+from gateway.operations.drain import Drain, GatewayStoppingError
 from gateway.scans.plannings import Plannings
 from workspace.identifiers import ClientSessionId, Principal
 

@@ -8,6 +8,7 @@ import pytest
 import structlog
 
 from engine.storage.listed_file import ListedFile
+from gateway.blocking_work.storage import make_workspace_reads
 from gateway.scans import remembered_schemas
 from gateway.scans.remembered_schemas import (
     MAX_AGE_SECONDS,
@@ -21,7 +22,6 @@ from gateway.scans.remembered_schemas import (
 )
 from gateway.scans.schema_cache import MAX_SCHEMA_BYTES, Examination, SchemaCache
 from gateway.scans.segment_format import SegmentError, decode_segment, encode_segment, split_schemas
-from gateway.storage import make_workspace_reads
 from workspace.files.schema_segments import FileSchemaSegments
 from workspace.files.session_locations import FileSessionLocations
 from workspace.identifiers import Principal

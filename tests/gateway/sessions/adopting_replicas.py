@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from gateway.backends import Backends
+from gateway.backends.backends import Backends
+from gateway.blocking_work.storage import Storage
 from gateway.sessions.adopter import Adopter
 from gateway.sessions.record_watch import RecordWatch
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
-from gateway.storage import Storage
 from tests.records import a_record
 from workspace.identifiers import RecordName, ReplicaId
 from workspace.leases import Leases

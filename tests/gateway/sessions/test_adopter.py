@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from gateway.errors import GatewayError
-from gateway.requests import SessionKey
+from gateway.messages.requests import SessionKey
 from gateway.sessions.adoption import rank
 from tests.gateway.sessions.adopting_replicas import (
     AdoptingReplicas,

@@ -13,8 +13,8 @@ import structlog
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 
-from gateway.backends import Backend
-from gateway.requests import SessionKey
+from gateway.backends.backends import Backend
+from gateway.messages.requests import SessionKey
 from gateway.sessions import backend_calls
 from gateway.sessions.backend_calls import Activity, find_activity
 from gateway.sessions.session import Session

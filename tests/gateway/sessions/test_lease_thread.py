@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import structlog
 
+from gateway.blocking_work.storage import Storage
 from gateway.sessions.lease_thread import LeaseThread
 from gateway.sessions.loop_monitor import LoopMonitor
 from gateway.sessions.replica_lease import ReplicaLease
-from gateway.storage import Storage
 from tests.gateway.sessions.lease_clock import LeaseClock
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations

@@ -16,14 +16,14 @@ import structlog
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.backends import Backends
-from gateway.requests import SessionKey
+from gateway.backends.backends import Backends
+from gateway.blocking_work.storage import Storage
+from gateway.messages.requests import SessionKey
 from gateway.sessions.adopter import Adopter
 from gateway.sessions.adoption import rank
 from gateway.sessions.record_watch import RecordWatch
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
-from gateway.storage import Storage
 from tests.records import a_record
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations

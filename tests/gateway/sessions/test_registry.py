@@ -16,11 +16,11 @@ from grpc import aio
 
 from gateway.admission.limits import AdmissionLimits
 from gateway.admission.session_quota import SessionQuota
-from gateway.backends import Backends
+from gateway.backends.backends import Backends
+from gateway.blocking_work.storage import Storage
 from gateway.errors import GatewayError
-from gateway.requests import SessionKey
+from gateway.messages.requests import SessionKey
 from gateway.sessions.registry import Sessions
-from gateway.storage import Storage
 from tests.gateway.sessions.lease_clock import LeaseClock
 from tests.records import a_record
 from workspace.files.leases import FileLeases

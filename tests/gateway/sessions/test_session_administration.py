@@ -11,19 +11,19 @@ import pytest
 import pytest_asyncio
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.audit import Audit
-from gateway.authentication.identity import Identity
+from gateway.auditing.audit import Audit
 from gateway.authorization.authorization import Authorization
-from gateway.backend_session import BackendSession
-from gateway.backends import Backends
+from gateway.backends.backend_session import BackendSession
+from gateway.backends.backends import Backends
+from gateway.backends.session_settings import SessionSettings
+from gateway.blocking_work.storage import Storage
 from gateway.errors import GatewayError
-from gateway.operations import Operation, Operations
-from gateway.requests import SessionKey
-from gateway.responses import Response
-from gateway.session_settings import SessionSettings
+from gateway.messages.identity import Identity
+from gateway.messages.requests import SessionKey
+from gateway.operations.operations import Operation, Operations
+from gateway.operations.responses import Response
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
-from gateway.storage import Storage
 from gateway.tables.session_administration import SessionAdministration
 from gateway.tables.statement_context import Execution
 from workspace.files.leases import FileLeases

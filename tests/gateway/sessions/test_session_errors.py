@@ -10,7 +10,7 @@ import grpc
 import pytest
 from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 
-from gateway.error_status import condition_of
+from gateway.messages.error_status import condition_of
 from tests.gateway.hostile_backend import HostileBackend, SparkRefusal
 
 SECONDS = 60

@@ -11,11 +11,11 @@ import pytest
 import pytest_asyncio
 import structlog
 
-from gateway.backends import Backends
+from gateway.backends.backends import Backends
+from gateway.blocking_work.storage import Storage
 from gateway.errors import GatewayError
-from gateway.requests import SessionKey
+from gateway.messages.requests import SessionKey
 from gateway.sessions.registry import Sessions
-from gateway.storage import Storage
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations
 from workspace.files.session_records import FileSessionRecords

@@ -33,14 +33,14 @@ The grace period is long, so that the reaper does not undo a statement first on 
 """
 WITH_SHORT_REATTACH = """
 import sys
-from gateway import backend_session
+from gateway.backends import backend_session
 from lodge.cli import main
 backend_session.REATTACH_SECONDS = 5.0
 sys.exit(main())
 """
 WITHOUT_BACKEND = """
 import sys
-from gateway.backend_session import BackendSession
+from gateway.backends.backend_session import BackendSession
 from gateway.errors import GatewayError
 from lodge.cli import main
 

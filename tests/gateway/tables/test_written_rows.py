@@ -6,7 +6,7 @@ from pyspark.errors.exceptions.connect import SparkConnectException
 WITHOUT_METRICS = """
 import sys
 from dataclasses import replace
-from gateway import backend_session
+from gateway.backends import backend_session
 from lodge.cli import main
 
 result = backend_session._Following.result

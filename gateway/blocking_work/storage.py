@@ -28,8 +28,8 @@ from typing import ParamSpec, TypeVar
 
 import structlog
 
+from gateway.blocking_work.pools import Pool
 from gateway.errors import storage_unavailable
-from gateway.pools import Pool
 from workspace.identifiers import RecordName
 from workspace.leases import Leases
 from workspace.locations import SessionLocations

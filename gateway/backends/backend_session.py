@@ -40,10 +40,11 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2, types_pb2
 from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
 from pyspark.sql.types import StructType
 
-from gateway.backend_answers import decode_answer
-from gateway.backend_rows import MAX_ROW_BYTES, BackendRowsError, Kind, RowReader, is_boolean, is_integer
-from gateway.backends import SERVICE, Backend, require_answer
-from gateway.error_status import Metadata, condition_of
+from gateway.backends.backend_answers import decode_answer
+from gateway.backends.backend_rows import MAX_ROW_BYTES, BackendRowsError, Kind, RowReader, is_boolean, is_integer
+from gateway.backends.backends import SERVICE, Backend, require_answer
+from gateway.backends.session_settings import SETTING_DEFAULTS, SessionSettings
+from gateway.blocking_work.request_pools import INLINE_BYTES
 from gateway.errors import (
     OPERATION_NOT_FOUND,
     BackendError,
@@ -52,8 +53,7 @@ from gateway.errors import (
     backend_failed,
     long_settings,
 )
-from gateway.request_pools import INLINE_BYTES
-from gateway.session_settings import SETTING_DEFAULTS, SessionSettings
+from gateway.messages.error_status import Metadata, condition_of
 from gateway.sql.name_syntax import quote_name
 
 REATTACH_SECONDS = 60.0

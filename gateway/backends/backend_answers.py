@@ -10,9 +10,9 @@ from typing import TypeVar, cast
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 
+from gateway.blocking_work.request_pools import INLINE_BYTES
 from gateway.errors import GatewayError, backend_failed
-from gateway.request_pools import INLINE_BYTES
-from gateway.wire import count_fields
+from gateway.messages.wire import count_fields
 
 MAX_CONTROL_BYTES = 4 * 1024 * 1024
 """The maximum size of an answer about sessions and operations, which contains ids and states."""

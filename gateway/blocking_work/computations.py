@@ -23,9 +23,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic, ParamSpec, TypeVar
 
+from gateway.blocking_work.futures import retrieve_error
+from gateway.blocking_work.pools import Pool
 from gateway.errors import GatewayError
-from gateway.futures import retrieve_error
-from gateway.pools import Pool
 
 _CHECK_SECONDS = 1.0
 _ARRIVAL_STEPS = 1000

@@ -6,7 +6,7 @@ There is one method for each event. ``docs/reference/audit-log.md`` lists all ev
 Guarantees:
 
 1. No method blocks or raises.
-2. A flood of failed logins or refused statements does not fill the disk: see :mod:`gateway.repeated_events`.
+2. A flood of failed logins or refused statements does not fill the disk: see :mod:`gateway.auditing.repeated_events`.
 3. An event contains the text of a statement only if ``log_query_text`` is set, and never contains a token.
 """
 
@@ -16,8 +16,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gateway.auditing.repeated_events import RepeatedEvents
 from gateway.errors import LIMIT_EXCEEDED
-from gateway.repeated_events import RepeatedEvents
 from workspace.audit_log import AuditLog
 
 OTHER_LOGINS = "further failed logins"

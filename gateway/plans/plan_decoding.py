@@ -6,9 +6,9 @@ Guarantees:
 2. If a plan cannot be decoded, :class:`UnreadablePlanError` is raised. The plan is not necessarily invalid, because
    Spark accepts plans that are nested more deeply than this decoder allows.
 3. Large plans are decoded and decompressed in threads, within the memory budget of
-   :class:`gateway.request_pools.RequestPools`. The decompressed size counts. A plan that decompresses to more than
-   ``max_plan_bytes``, or has more than ``MAX_FIELDS`` fields, is refused before it occupies memory. The compressed
-   plans of one request count together.
+   :class:`gateway.blocking_work.request_pools.RequestPools`. The decompressed size counts. A plan that decompresses to
+   more than ``max_plan_bytes``, or has more than ``MAX_FIELDS`` fields, is refused before it occupies memory. The
+   compressed plans of one request count together.
 
 Source: [spark-connect-proto base.proto], messages ``Plan`` and ``CompressedOperation``.
 """
@@ -23,11 +23,11 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 from pyspark.sql.connect.proto import base_pb2
 
+from gateway.blocking_work.request_pools import INLINE_BYTES, MAX_FIELDS, RequestPools
 from gateway.errors import GatewayError, SparkError, invalid_request
-from gateway.request_pools import INLINE_BYTES, MAX_FIELDS, RequestPools
-from gateway.requests import Request
+from gateway.messages.requests import Request
+from gateway.messages.wire import LENGTH, VARINT, Field, count_fields, read_fields
 from gateway.sql.sql_texts import SqlTexts
-from gateway.wire import LENGTH, VARINT, Field, count_fields, read_fields
 
 _MAX_PLAN_FIELDS = 64
 _PIECE_BYTES = 64 * 1024

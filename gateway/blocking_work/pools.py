@@ -32,11 +32,11 @@ from typing import Any, ParamSpec, TypeVar
 
 import structlog
 
-from gateway.current_work import noted_call
+from gateway.blocking_work.current_work import noted_call
+from gateway.blocking_work.futures import retrieve_error
+from gateway.blocking_work.principal_queues import PrincipalQueues
+from gateway.blocking_work.principal_shares import calling_principal, share_of_principal
 from gateway.errors import GatewayError
-from gateway.futures import retrieve_error
-from gateway.principal_queues import PrincipalQueues
-from gateway.principal_shares import calling_principal, share_of_principal
 
 _MAX_WAITING = 10_000
 _CLOSE_SECONDS = 10.0

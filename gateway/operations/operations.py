@@ -38,11 +38,11 @@ from typing import Any
 import structlog
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.current_work import noted
+from gateway.blocking_work.current_work import noted
 from gateway.errors import BackendError, CanceledError, GatewayError, SparkError, final, storage_failed
-from gateway.requests import SessionKey
-from gateway.responses import convert_to_rows
-from gateway.tracebacks import forget_frames
+from gateway.messages.requests import SessionKey
+from gateway.operations.responses import convert_to_rows
+from gateway.operations.tracebacks import forget_frames
 from workspace.identifiers import ClientSessionId, Principal
 
 _KEPT_PROGRESS_RESPONSES = 16

@@ -29,9 +29,9 @@ from dataclasses import dataclass
 import structlog
 from grpc import aio
 
-from gateway.backends import SERVICE, Backend
-from gateway.error_status import Metadata
-from gateway.requests import SessionKey
+from gateway.backends.backends import SERVICE, Backend
+from gateway.messages.error_status import Metadata
+from gateway.messages.requests import SessionKey
 
 DELAY_SECONDS = 0.2
 MAX_WAITING = 10_000

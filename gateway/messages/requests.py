@@ -8,8 +8,8 @@ as field 2, including requests of newer Spark versions.
 Guarantees:
 
 1. The gateway and Spark read the same values from a request. The gateway refuses a request if its top-level fields or
-   its user context are not canonical (:mod:`gateway.wire`), if a singular field is repeated, or if a known field has
-   the wrong wire type.
+   its user context are not canonical (:mod:`gateway.messages.wire`), if a singular field is repeated, or if a known
+   field has the wrong wire type.
 2. If an authentication method is configured, :attr:`Request.data` contains exactly one user context, which the gateway
    made from the identity. The gateway uses nothing from the client's user context.
 3. Reading a request takes a few milliseconds at most, regardless of its size, and copies only short fields. Rewriting
@@ -30,9 +30,9 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.authentication.identity import Identity
 from gateway.errors import MAX_USER_ID_BYTES, invalid_handle, invalid_request, user_id_too_long
-from gateway.wire import FIXED32, FIXED64, LENGTH, VARINT, Field, encode_field, read_fields
+from gateway.messages.identity import Identity
+from gateway.messages.wire import FIXED32, FIXED64, LENGTH, VARINT, Field, encode_field, read_fields
 from workspace.identifiers import ClientSessionId, Principal
 
 MAX_FOLLOWING_BYTES = 16 * 1024 * 1024

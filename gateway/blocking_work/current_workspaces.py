@@ -1,6 +1,6 @@
 """The workspaces in the current configuration."""
 
-from gateway.pools import Pool
+from gateway.blocking_work.pools import Pool
 from workspace.workspaces import Workspaces
 
 

@@ -3,7 +3,7 @@
 Guarantees:
 
 1. Each response is forwarded with exactly the bytes that were received. Each request is forwarded as
-   :attr:`gateway.requests.Request.data`.
+   :attr:`gateway.messages.requests.Request.data`.
 2. The client receives the initial metadata, the trailing metadata, the status and the error details from the backend.
    Only metadata that every gRPC server sets itself is removed, and initial metadata that arrives after the progress of
    discovery was sent.
@@ -27,12 +27,12 @@ import tenacity
 from grpc import aio
 
 from gateway.admission.admission import AdmittedCall
-from gateway.backends import SERVICE, Backend, require_answer
-from gateway.drain import Drain
-from gateway.error_status import Metadata, forwardable
+from gateway.backends.backends import SERVICE, Backend, require_answer
+from gateway.blocking_work.futures import retrieve_error
 from gateway.errors import GatewayError
-from gateway.futures import retrieve_error
-from gateway.requests import Request
+from gateway.messages.error_status import Metadata, forwardable
+from gateway.messages.requests import Request
+from gateway.operations.drain import Drain
 
 _NOT_FORWARDED = re.compile(
     r"(authorization|authentication|proxy-.*|(set-)?cookie2?|forwarded|via|x-forwarded-.*|x-auth-.*|x-authenticated-.*"

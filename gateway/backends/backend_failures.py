@@ -34,8 +34,9 @@ from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
 from engine.error_report import ErrorReport, find_report
-from gateway.backends import SERVICE, Backend
-from gateway.error_status import (
+from gateway.backends.backends import SERVICE, Backend
+from gateway.errors import ScanFailedError, backend_failed, executor_python, invalid_request
+from gateway.messages.error_status import (
     Metadata,
     Status,
     error_info,
@@ -44,8 +45,7 @@ from gateway.error_status import (
     has_details,
     without_error_id,
 )
-from gateway.errors import ScanFailedError, backend_failed, executor_python, invalid_request
-from gateway.requests import SessionKey
+from gateway.messages.requests import SessionKey
 
 _DETAILS_SECONDS = 5.0
 _CUT_OFF_UTF16_UNITS = 2048

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from google.protobuf.message import DecodeError, Message
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.audit import Contents
+from gateway.auditing.audit import Contents
 from gateway.sql.named_objects import find_named_objects
 
 MAX_REQUEST_BYTES = 64 * 1024

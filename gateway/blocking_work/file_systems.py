@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from gateway.blocking_work.principal_shares import calling_principal, share_of_principal
 from gateway.errors import GatewayError, storage_unavailable
-from gateway.principal_shares import calling_principal, share_of_principal
 from workspace.workspaces import Workspace
 
 MAX_ACCESSES = 8

@@ -9,17 +9,17 @@ Guarantees:
    one principal use at most the half of it.
 2. A plan waits for memory for a limited time. Then the request is refused, and the client may retry.
 3. The work on a request is stopped when it has used ``_PROCESSOR_SECONDS``, and when the request is cancelled. A
-   principal has at most one of the two threads of each kind (:mod:`gateway.pools`).
+   principal has at most one of the two threads of each kind (:mod:`gateway.blocking_work.pools`).
 """
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import ParamSpec, TypeVar
 
-from gateway.byte_budget import ByteBudget
-from gateway.computations import ComputationPool
+from gateway.blocking_work.byte_budget import ByteBudget
+from gateway.blocking_work.computations import ComputationPool
+from gateway.blocking_work.pools import Pool
 from gateway.errors import GatewayError, limit_exceeded
-from gateway.pools import Pool
 
 INLINE_BYTES = 128 * 1024
 """The maximum size of bytes that C code, such as a decoder or a search, processes on the event loop."""

@@ -24,13 +24,13 @@ from contextlib import contextmanager
 from grpc import StatusCode, aio
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.audit import SUCCEEDED, Audit, Caller, Outcome, Statement
-from gateway.error_status import condition_of
+from gateway.auditing.audit import SUCCEEDED, Audit, Caller, Outcome, Statement
+from gateway.auditing.response_counts import read_counts
+from gateway.auditing.statement_contents import MAX_REQUEST_BYTES, describe_kind, read_contents
 from gateway.errors import LIMIT_EXCEEDED, OPERATION_NOT_FOUND, GatewayError
-from gateway.operations import Operation
-from gateway.requests import Request, SessionKey
-from gateway.response_counts import read_counts
-from gateway.statement_contents import MAX_REQUEST_BYTES, describe_kind, read_contents
+from gateway.messages.error_status import condition_of
+from gateway.messages.requests import Request, SessionKey
+from gateway.operations.operations import Operation
 
 REATTACHED = "reattached"
 """The kind of a statement that was sent to another replica."""

@@ -2,8 +2,8 @@
 
 A client whose gateway is lost sends its request again, or reattaches to its statement. If the request itself is the
 cause, it would end one gateway after the other. The watcher knows on which requests a gateway worked when it was lost
-(:mod:`gateway.current_work`). The next gateway writes them to the session records before it accepts connections.
-:mod:`gateway.sessions.suspects` then refuses them.
+(:mod:`gateway.blocking_work.current_work`). The next gateway writes them to the session records before it accepts
+connections. :mod:`gateway.sessions.suspects` then refuses them.
 
 ======================================  =============================================================================
 The gateway                             What is refused
@@ -31,7 +31,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.current_work import Work
+from gateway.blocking_work.current_work import Work
 from workspace.identifiers import RecordName
 from workspace.records import Refusal, SuspectedRequest
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
-from gateway.current_work import noted
+from gateway.blocking_work.current_work import noted
 
 _Item = TypeVar("_Item")
 

@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from gateway.blocking_work.principal_queues import PrincipalQueues
+from gateway.blocking_work.principal_shares import calling_principal
 from gateway.errors import GatewayError
-from gateway.principal_queues import PrincipalQueues
-from gateway.principal_shares import calling_principal
 
 _WAIT_SECONDS = 30.0
 

@@ -1,0 +1,1 @@
+"""The Spark Connect servers: their sessions, failures and answers, and forwarded requests."""

@@ -1,0 +1,1 @@
+"""Blocking calls and large computations in threads, with limits for each principal."""

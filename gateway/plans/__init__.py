@@ -1,0 +1,1 @@
+"""Decodes plans, and finds the SQL text in a plan."""

@@ -66,6 +66,7 @@ from gateway.errors import (
 from gateway.messages.error_status import Metadata, Status, condition_of, error_status, session_gone_condition
 from gateway.messages.identity import Identity
 from gateway.messages.requests import Request, SessionKey, index_request
+from gateway.messages.statement_request import StatementRequest
 from gateway.names.path_checks import PathChecks
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.request_resolver import RequestResolver, ResolvedAnalysis
@@ -398,10 +399,8 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
     async def _names(self, call: "_Call", texts: SqlTexts, on_progress: OnProgress | None = None) -> PlanResolver:
         """Return the resolver for the names in a request that contains a plan."""
         session = call.existing
-        client = base_pb2.ExecutePlanRequest(
-            session_id=session.key.client_session_id, user_context=call.request.user_context
-        )
-        backend = BackendSession(session.backend, client, call.metadata)
+        statement = StatementRequest(session.key.client_session_id, call.request.user_context)
+        backend = BackendSession(session.backend, statement, call.metadata)
         return await self._statements.names(session, backend, texts, on_progress)
 
     async def _send(
@@ -473,12 +472,14 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         """
         if call.session is None or not is_of_discovery(message.last_response_id):
             return call.request
-        client = base_pb2.ExecutePlanRequest(
-            session_id=message.session_id, user_context=call.request.user_context, client_type=message.client_type
+        observed = message.HasField("client_observed_server_side_session_id")
+        statement = StatementRequest(
+            message.session_id,
+            call.request.user_context,
+            client_type=message.client_type,
+            observed_session_id=message.client_observed_server_side_session_id if observed else None,
         )
-        if message.HasField("client_observed_server_side_session_id"):
-            client.client_observed_server_side_session_id = message.client_observed_server_side_session_id
-        if await prevent_start(BackendSession(call.backend, client, call.metadata), message.operation_id):
+        if await prevent_start(BackendSession(call.backend, statement, call.metadata), message.operation_id):
             raise discovery_lost()
         message.ClearField("last_response_id")
         return call.request.with_data(message.SerializeToString())

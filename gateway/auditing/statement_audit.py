@@ -303,8 +303,7 @@ class StatementAudit:
 
 
 def _is_reattachable(request: Request) -> bool:
-    options = request.decode_without_plan().request_options
-    return any(option.reattach_options.reattachable for option in options)
+    return request.read_statement().is_reattachable
 
 
 def _outcome(condition: str) -> Outcome:

@@ -54,6 +54,7 @@ from gateway.errors import (
     long_settings,
 )
 from gateway.messages.error_status import Metadata, condition_of
+from gateway.messages.statement_request import StatementRequest
 from gateway.sql.name_syntax import quote_name
 
 REATTACH_SECONDS = 60.0
@@ -116,16 +117,16 @@ class BackendSession:
 
     Args:
         backend: The backend of the session.
-        request: The request of the client. It contains the session id, the user context and the tags.
+        request: The statement of the client for which the calls are made.
         metadata: The metadata of the client's request.
     """
 
-    def __init__(self, backend: Backend, request: base_pb2.ExecutePlanRequest, metadata: Metadata) -> None:
+    def __init__(self, backend: Backend, request: StatementRequest, metadata: Metadata) -> None:
         self._backend = backend
         self._request = request
         self._metadata = metadata
         self._leaves_operations = False
-        self._server_side_session_id = request.client_observed_server_side_session_id
+        self._server_side_session_id = request.observed_session_id or ""
 
     @property
     def address(self) -> str:
@@ -601,8 +602,8 @@ class BackendSession:
 
     def _build_for_observed_session(self, kind: Callable[..., _Request], **fields: object) -> _Request:
         """Return a request that the backend refuses if its session is not the session that the client observed."""
-        if self._request.HasField("client_observed_server_side_session_id"):
-            fields["client_observed_server_side_session_id"] = self._request.client_observed_server_side_session_id
+        if self._request.observed_session_id is not None:
+            fields["client_observed_server_side_session_id"] = self._request.observed_session_id
         return self._build(kind, **fields)
 
 

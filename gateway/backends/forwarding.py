@@ -207,8 +207,7 @@ def _is_reattachable(request: Request) -> bool:
     """Return whether the client can reattach to the operation of a request."""
     if request.method != "ExecutePlan":
         return request.method == "ReattachExecute"
-    options = request.decode_without_plan().request_options
-    return any(option.reattach_options.reattachable for option in options)
+    return request.read_statement().is_reattachable
 
 
 async def forward_stream(backend: Backend, method: str, requests: RequestStream, context: AdmittedCall) -> None:

@@ -32,6 +32,7 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import MAX_USER_ID_BYTES, invalid_handle, invalid_request, user_id_too_long
 from gateway.messages.identity import Identity
+from gateway.messages.statement_request import StatementRequest
 from gateway.messages.wire import FIXED32, FIXED64, LENGTH, VARINT, Field, encode_field, read_fields
 from workspace.identifiers import ClientSessionId, Principal
 
@@ -125,8 +126,8 @@ class Request(NamedTuple):
         """
         return _decode(kind, self.data)
 
-    def decode_without_plan(self) -> base_pb2.ExecutePlanRequest:
-        """Return the decoded ``ExecutePlan`` request without its plan.
+    def read_statement(self) -> StatementRequest:
+        """Return what Lodge needs of an ``ExecutePlan`` request.
 
         This also works for plans that cannot be decoded.
 
@@ -136,7 +137,7 @@ class Request(NamedTuple):
         data = self.data
         if self.plan_span is not None:
             data = data[: self.plan_tag_start] + data[self.plan_span[1] :]
-        return _decode(base_pb2.ExecutePlanRequest, data)
+        return StatementRequest.read(_decode(base_pb2.ExecutePlanRequest, data))
 
     def following(self, data: bytes) -> bytes:
         """Return the bytes for the backend of a later message in the stream that this request starts.

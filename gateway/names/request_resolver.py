@@ -26,6 +26,7 @@ from gateway.blocking_work.current_workspaces import CurrentWorkspaces
 from gateway.blocking_work.request_pools import RequestPools
 from gateway.errors import GatewayError
 from gateway.messages.requests import Request, SessionKey
+from gateway.messages.statement_request import StatementRequest
 from gateway.names.deep_plans import DeepPlan
 from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_embed_statement
 from gateway.names.path_checks import PathChecks
@@ -112,7 +113,7 @@ class RequestResolver:
         ):
             return request
         if await self._pools.decode(decoded.size_bytes, uses_engine, decoded.plan):
-            await self._plannings.run(request.key, request.decode_without_plan(), resolver.plan_scans(decoded.plan))
+            await self._plannings.run(request.key, request.read_statement(), resolver.plan_scans(decoded.plan))
         encoded = await self._plans.encode(decoded)
         return await self._pools.decode(len(encoded), request.with_plan, encoded)
 
@@ -198,7 +199,7 @@ class RequestResolver:
         """Plan the scans of a request without an operation. A stop or an interrupt of all operations ends this."""
         if not await self._pools.decode(size_bytes, uses_engine, message):
             return await plan_scans(message)
-        return await self._plannings.run(key, base_pb2.ExecutePlanRequest(), plan_scans(message))
+        return await self._plannings.run(key, StatementRequest(key.client_session_id), plan_scans(message))
 
     async def _refuse_unreadable(self, error: UnreadablePlanError, get_resolver: GetResolver) -> None:
         """Raise a GatewayError if a plan that cannot be decoded must be rejected."""

@@ -41,6 +41,7 @@ from pyspark.sql.connect.proto import base_pb2
 from gateway.blocking_work.current_work import noted
 from gateway.errors import BackendError, CanceledError, GatewayError, SparkError, final, storage_failed
 from gateway.messages.requests import SessionKey
+from gateway.messages.statement_request import StatementRequest
 from gateway.operations.responses import convert_to_rows
 from gateway.operations.tracebacks import forget_frames
 from workspace.identifiers import ClientSessionId, Principal
@@ -67,7 +68,7 @@ class Operation:
     """The operation of a Lodge statement.
 
     Args:
-        request: The request of the client, without its plan.
+        request: The statement of the client.
         server_side_session_id: The session id that the backend generated. Empty if it is not known yet.
         is_relation: Whether the statement is the root relation of a plan. Then its client expects rows.
 
@@ -77,13 +78,13 @@ class Operation:
     """
 
     def __init__(
-        self, request: base_pb2.ExecutePlanRequest, server_side_session_id: str = "", *, is_relation: bool = False
+        self, request: StatementRequest, server_side_session_id: str = "", *, is_relation: bool = False
     ) -> None:
         self.request = request
         self.id = request.operation_id
         self.session_key = SessionKey(Principal(request.user_context.user_id), ClientSessionId(request.session_id))
         self.key = (self.session_key, self.id)
-        self.is_reattachable = any(option.reattach_options.reattachable for option in request.request_options)
+        self.is_reattachable = request.is_reattachable
         self.server_side_session_id = server_side_session_id
         self.is_relation = is_relation
         self._responses: list[base_pb2.ExecutePlanResponse] = []
@@ -246,7 +247,7 @@ class Operation:
             self._error = CanceledError()
         self.is_finished = True
         self._task = None
-        self.request = base_pb2.ExecutePlanRequest(session_id=self.request.session_id)
+        self.request = StatementRequest(self.request.session_id)
         self._wake()
 
     def _add(self, response: base_pb2.ExecutePlanResponse) -> None:

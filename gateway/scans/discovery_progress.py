@@ -82,7 +82,7 @@ class DiscoveryProgress:
     def _send(self, response: base_pb2.ExecutePlanResponse, response_ids: int) -> None:
         if time.monotonic() < self._due_at_seconds or (self._writing is not None and not self._writing.done()):
             return
-        client = self._request.decode_without_plan()
+        client = self._request.read_statement()
         if not client.operation_id:  # the client cannot know the id that Spark will generate
             return
         progress = base_pb2.ExecutePlanResponse(

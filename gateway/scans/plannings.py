@@ -20,6 +20,7 @@ from pyspark.sql.connect.proto import base_pb2
 from gateway.blocking_work.current_work import noted
 from gateway.errors import CanceledError
 from gateway.messages.requests import SessionKey
+from gateway.messages.statement_request import StatementRequest
 from gateway.operations.drain import Drain
 from gateway.operations.operations import is_meant
 
@@ -32,13 +33,13 @@ class _Planning:
 
     Attributes:
         session: The session of the statement.
-        request: The request of the statement, without its plan.
+        request: The statement.
         task: The planning.
         is_interrupted: Whether the client has interrupted the statement.
     """
 
     session: SessionKey
-    request: base_pb2.ExecutePlanRequest
+    request: StatementRequest
     task: "asyncio.Task[Any]"
     is_interrupted: bool = field(default=False)
 
@@ -57,14 +58,12 @@ class Plannings:
         self._drain = drain
         self._running: set[_Planning] = set()
 
-    async def run(
-        self, session: SessionKey, request: base_pb2.ExecutePlanRequest, work: Coroutine[Any, Any, _Result]
-    ) -> _Result:
+    async def run(self, session: SessionKey, request: StatementRequest, work: Coroutine[Any, Any, _Result]) -> _Result:
         """Plan the scans of a statement.
 
         Args:
             session: The session of the statement.
-            request: The request of the statement, without its plan.
+            request: The statement.
             work: The planning.
 
         Returns:

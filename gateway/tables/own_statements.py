@@ -28,6 +28,7 @@ from gateway.config import GatewayConfig
 from gateway.errors import LEASE_LOST, SESSION_CLOSED, GatewayError, ParseError
 from gateway.messages.error_status import Metadata
 from gateway.messages.requests import Request
+from gateway.messages.statement_request import StatementRequest
 from gateway.names.plan_resolver import PlanResolver
 from gateway.operations.drain import Drain
 from gateway.operations.operations import Operation, Operations, Runner
@@ -285,14 +286,10 @@ class OwnStatements:
             await self._lose(session, request.operation_id)
             if running := self._operations.find(session.key, request.operation_id):  # started concurrently
                 return running
-        client_request = base_pb2.ExecutePlanRequest(
-            session_id=request.session_id,
-            user_context=request.user_context,
-            operation_id=request.operation_id,
-            client_type=request.client_type,
+        statement = StatementRequest(
+            request.session_id, request.user_context, request.operation_id, request.client_type, is_reattachable=True
         )
-        client_request.request_options.add().reattach_options.reattachable = True
-        execution = _execution(session, client_request, metadata)
+        execution = _execution(session, statement, metadata)
         self._operations.start(execution.operation, lambda: self._follow(execution))
         return execution.operation
 
@@ -316,12 +313,7 @@ class OwnStatements:
         for change in find_abandoned(stored, self._sessions.peers.lost | {NO_REPLICA}):
             if self._drain.is_handing_over or self._operations.is_used(session.key, change.operation_id):
                 continue
-            client_request = base_pb2.ExecutePlanRequest(
-                session_id=session.key.client_session_id, operation_id=change.operation_id
-            )
-            client_request.user_context.user_id = session.key.principal
-            client_request.request_options.add().reattach_options.reattachable = True
-            execution = _execution(session, client_request, ())
+            execution = _execution(session, StatementRequest.of_principal(*session.key, change.operation_id), ())
             digest = digest_of(_COMPLETION, change.operation_id.encode())
             try:
                 check_request(session.suspects, _COMPLETION, change.operation_id, digest)
@@ -363,13 +355,10 @@ class OwnStatements:
         """
         if not before.tables:
             return
-        client_request = base_pb2.ExecutePlanRequest(
-            session_id=clone.key.client_session_id,
-            user_context=request.user_context,
-            operation_id=str(uuid.uuid4()),
-            client_type=request.client_type,
+        statement = StatementRequest(
+            clone.key.client_session_id, request.user_context, str(uuid.uuid4()), request.client_type
         )
-        await self._copies.copy_all(before.tables, parent, _execution(clone, client_request, metadata))
+        await self._copies.copy_all(before.tables, parent, _execution(clone, statement, metadata))
 
     async def _read_record(self, session: Session, backend: BackendSession, settings: SessionSettings) -> SessionRecord:
         """Return the session record, with the table names that Spark uses.
@@ -508,20 +497,19 @@ class OwnStatements:
 
 
 def _operation(request: Request, plan: base_pb2.Plan) -> Operation:
-    client_request = request.decode_without_plan()
-    client_request.operation_id = client_request.operation_id or str(uuid.uuid4())
-    return Operation(client_request, is_relation=plan.HasField("root"))
+    statement = request.read_statement()
+    statement = replace(statement, operation_id=statement.operation_id or str(uuid.uuid4()))
+    return Operation(statement, is_relation=plan.HasField("root"))
 
 
-def _execution(session: Session, request: base_pb2.ExecutePlanRequest, metadata: Metadata) -> Execution:
+def _execution(session: Session, request: StatementRequest, metadata: Metadata) -> Execution:
     """Return the execution of a statement that does not need the session settings."""
     return Execution(session, Operation(request), BackendSession(session.backend, request, metadata), SessionSettings())
 
 
 def _execution_of_lodge(session: Session, backend: BackendSession) -> Execution:
     """Return an execution that completes statements of other replicas, for no statement of a client."""
-    request = base_pb2.ExecutePlanRequest(session_id=session.key.client_session_id, operation_id=str(uuid.uuid4()))
-    request.user_context.user_id = session.key.principal
+    request = StatementRequest.of_principal(*session.key, str(uuid.uuid4()))
     return Execution(session, Operation(request), backend, SessionSettings())
 
 

@@ -16,6 +16,7 @@ from gateway.backends.backend_session import BackendSession
 from gateway.backends.backends import SERVICE, Backend
 from gateway.errors import SPARK_SQL_EXCEPTION, BackendError, GatewayError
 from gateway.messages.error_status import error_status
+from gateway.messages.statement_request import StatementRequest
 from tests.gateway.frozen_time import FrozenTime
 from tests.workspace.kubernetes.tcp_proxy import TcpProxy
 
@@ -127,7 +128,7 @@ class Server:
 async def connected(server):
     async with server.serve() as address:
         backend = Backend(address)
-        request = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()))
+        request = StatementRequest(str(uuid.uuid4()))
         try:
             yield BackendSession(backend, request, ())
         finally:

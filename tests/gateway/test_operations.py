@@ -11,14 +11,13 @@ from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import BackendError, CanceledError, GatewayError
+from gateway.messages.statement_request import StatementRequest
 from gateway.operations.operations import Operation, Operations
 from gateway.operations.responses import build_row_response
 
 
 def an_operation(reattachable=True):
-    request = base_pb2.ExecutePlanRequest(session_id="s", operation_id=str(uuid.uuid4()))
-    request.request_options.add().reattach_options.reattachable = reattachable
-    return Operation(request)
+    return Operation(StatementRequest("s", operation_id=str(uuid.uuid4()), is_reattachable=reattachable))
 
 
 async def answered():
@@ -138,12 +137,12 @@ def test_guarantee_6_failed_statement_frees_its_data_at_once(make_error):
 
 def test_operation_does_not_keep_its_request_after_its_end():
     async def run():
-        operations, operation = Operations(300), an_operation()
-        operation.request.tags.append("t" * 100_000)
+        request = StatementRequest("s", operation_id=str(uuid.uuid4()), tags=["t" * 100_000], is_reattachable=True)
+        operations, operation = Operations(300), Operation(request)
         operations.start(operation, answered)
         assert len(await responses_of(operation)) == 2
         assert operations.find(*operation.key) is operation
-        assert operation.request.ByteSize() < 100
+        assert operation.request == StatementRequest("s")
 
     asyncio.run(run())
 
@@ -152,10 +151,7 @@ def test_guarantee_7_memory_of_results_without_a_stream_is_bounded(monkeypatch):
     monkeypatch.setattr("gateway.operations.operations.MAX_RESULT_BYTES", 50_000)
 
     def operation_of(user):
-        request = base_pb2.ExecutePlanRequest(session_id="s", operation_id=str(uuid.uuid4()))
-        request.user_context.user_id = user
-        request.request_options.add().reattach_options.reattachable = True
-        return Operation(request)
+        return Operation(StatementRequest.of_principal(user, "s", str(uuid.uuid4())))
 
     async def run():
         operations = Operations(300)

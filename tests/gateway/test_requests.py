@@ -10,6 +10,7 @@ from pyspark.sql.connect.proto import base_pb2
 from gateway.errors import GatewayError
 from gateway.messages.identity import Identity
 from gateway.messages.requests import MAX_FOLLOWING_BYTES, index_request, read_request
+from gateway.messages.statement_request import StatementRequest
 from gateway.messages.wire import encode_field
 from workspace.identifiers import Principal
 
@@ -43,8 +44,7 @@ def test_request_agrees_with_the_decoder(user, operation, tags, sql):
         request.plan.SerializeToString(),
         request.user_context,
     )
-    request.ClearField("plan")
-    assert read.decode_without_plan() == request
+    assert read.read_statement() == StatementRequest.read(request)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -69,7 +69,7 @@ def test_plan_is_found_after_the_user_context_changed(before, user, other):
     data = context + rest.SerializeToString() if before else rest.SerializeToString() + context
     read = read_request(data, "ExecutePlan", ANN)
     assert bytes(read.plan) == rest.plan.SerializeToString()
-    assert not read.decode_without_plan().HasField("plan")
+    assert read.read_statement() == StatementRequest.read(base_pb2.ExecutePlanRequest.FromString(read.data))
     changed = base_pb2.Plan()
     changed.root.sql.query = "select 2"
     replaced = base_pb2.ExecutePlanRequest.FromString(read.with_plan(changed.SerializeToString()).data)

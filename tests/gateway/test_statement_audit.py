@@ -15,6 +15,7 @@ from gateway.auditing.statement_audit import ObservedStatement, StatementAudit
 from gateway.errors import GatewayError
 from gateway.messages.error_status import error_status
 from gateway.messages.requests import Request, read_request
+from gateway.messages.statement_request import StatementRequest
 from gateway.operations.operations import Operation
 from tests.gateway.loop_clock import LoopClock
 from workspace.audit_log import AuditLog
@@ -214,9 +215,7 @@ async def test_operation_that_waits_for_another_replica_has_no_event(site: Site)
 
 
 def a_running_operation(error: GatewayError | None, may_end: asyncio.Event | None = None) -> Operation:
-    message = base_pb2.ExecutePlanRequest(session_id=SESSION, operation_id="op")
-    message.request_options.add().reattach_options.reattachable = True
-    operation = Operation(message)
+    operation = Operation(StatementRequest(SESSION, operation_id="op", is_reattachable=True))
 
     async def run() -> base_pb2.ExecutePlanResponse:
         if may_end is not None:

@@ -95,7 +95,9 @@ async def test_compressed_plan_is_compressed_again(resolve, kind):
     replaced = read_request(data, "ExecutePlan")
     assert (await decode(replaced)).plan == plan
     changed.ClearField("plan")
-    assert changed == original.decode_without_plan() == replaced.decode_without_plan()
+    unchanged = original.decode(base_pb2.ExecutePlanRequest)
+    unchanged.ClearField("plan")
+    assert changed == unchanged
 
 
 async def test_analysis_in_a_long_discovery_is_handed_over(workspaces):

@@ -7,13 +7,14 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.errors import CanceledError
 from gateway.messages.requests import SessionKey
+from gateway.messages.statement_request import StatementRequest
 from gateway.operations.drain import Drain, GatewayStoppingError
 from gateway.scans.plannings import Plannings
 from workspace.identifiers import ClientSessionId, Principal
 
 ANN = SessionKey(Principal("ann"), ClientSessionId("1"))
 BOB = SessionKey(Principal("bob"), ClientSessionId("1"))
-REQUEST = base_pb2.ExecutePlanRequest(operation_id="one", tags=["red"])
+REQUEST = StatementRequest("1", operation_id="one", tags=["red"])
 KINDS = base_pb2.InterruptRequest.InterruptType
 
 

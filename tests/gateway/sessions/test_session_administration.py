@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import pytest_asyncio
-from pyspark.sql.connect.proto import base_pb2
 
 from gateway.auditing.audit import Audit
 from gateway.authorization.authorization import Authorization
@@ -20,6 +19,7 @@ from gateway.blocking_work.storage import Storage
 from gateway.errors import GatewayError
 from gateway.messages.identity import Identity
 from gateway.messages.requests import SessionKey
+from gateway.messages.statement_request import StatementRequest
 from gateway.operations.operations import Operation, Operations
 from gateway.operations.responses import Response
 from gateway.sessions.registry import Sessions
@@ -76,8 +76,7 @@ class World:
         return self.storage.records.create(record).record
 
     def execution(self, session: Session, *, is_authenticated: bool = True) -> Execution:
-        request = base_pb2.ExecutePlanRequest(session_id=session.key.client_session_id)
-        request.user_context.user_id = session.key.principal
+        request = StatementRequest.of_principal(*session.key, "")
         identity = Identity(session.key.principal, method="tokens") if is_authenticated else None
         backend = BackendSession(session.backend, request, ())
         return Execution(session, Operation(request), backend, SessionSettings(), identity)

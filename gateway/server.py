@@ -21,6 +21,7 @@ from gateway.blocking_work.current_workspaces import CurrentWorkspaces
 from gateway.blocking_work.futures import for_each
 from gateway.blocking_work.request_pools import RequestPools
 from gateway.blocking_work.storage import Storage
+from gateway.calls.service import SparkConnectService
 from gateway.config import GatewayConfig
 from gateway.connections.listener import Addresses, Listener
 from gateway.errors import GatewayError
@@ -30,7 +31,6 @@ from gateway.operations.drain import Drain
 from gateway.operations.operations import Operation, Operations
 from gateway.scans.planner import ScanPlanner
 from gateway.scans.plannings import Plannings
-from gateway.service import SparkConnectService
 from gateway.sessions.adopter import Adopter
 from gateway.sessions.record_watch import RecordWatch
 from gateway.sessions.registry import Sessions

@@ -1,4 +1,4 @@
-"""Errors that the service itself converts to a status."""
+"""Errors that the door converts to a status."""
 
 import asyncio
 
@@ -6,7 +6,8 @@ import pytest
 import structlog
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway import service
+from gateway.calls.call import Progress
+from gateway.calls.door import Door
 from gateway.errors import GatewayError, no_backend
 from gateway.messages.error_status import error_info
 from gateway.messages.requests import read_request
@@ -23,8 +24,8 @@ NOT_UTF8 = b"\x2a\x01\xff"
 """Field 5, which is a message or a string in all these requests."""
 
 
-class FailingService(service.SparkConnectService):
-    """A service that cannot convert any error."""
+class FailingDoor(Door):
+    """A door that cannot convert any error."""
 
     def __init__(self):
         pass
@@ -49,7 +50,7 @@ def test_malformed_request_is_an_invalid_request(kind):
 def test_failing_conversion_is_an_internal_error():
     context = Context()
     with structlog.testing.capture_logs() as logs:
-        asyncio.run(FailingService()._fail(no_backend(), context, service._Progress()))
+        asyncio.run(FailingDoor()._fail(no_backend(), context, Progress()))
     _, text, trailing = context.status
     assert text.startswith("[INTERNAL_ERROR] ")
     assert error_info(trailing).metadata["errorClass"] == "INTERNAL_ERROR"

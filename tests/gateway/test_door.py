@@ -16,12 +16,12 @@ from gateway.backends.backends import SERVICE, Backend
 from gateway.backends.forwarding import RequestStream, call_arguments, forward_stream, forward_upload
 from gateway.blocking_work.current_work import CurrentWork
 from gateway.blocking_work.request_pools import RequestPools
+from gateway.calls.service import SparkConnectService
 from gateway.errors import GatewayError, unauthenticated
 from gateway.messages.error_status import error_info
 from gateway.messages.identity import Identity
 from gateway.messages.requests import read_request
 from gateway.operations.drain import Drain
-from gateway.service import SparkConnectService
 from workspace.identifiers import Principal
 
 METHODS = [method.name for method in base_pb2.DESCRIPTOR.services_by_name["SparkConnectService"].methods]

@@ -19,10 +19,10 @@ from gateway.auditing.statement_audit import StatementAudit
 from gateway.backends.backends import SERVICE
 from gateway.blocking_work.current_work import CurrentWork
 from gateway.blocking_work.request_pools import RequestPools
+from gateway.calls.service import SparkConnectService
 from gateway.errors import GatewayError, fenced, limit_exceeded
 from gateway.messages.identity import Identity
 from gateway.operations.drain import Drain
-from gateway.service import SparkConnectService
 from workspace.audit_log import AuditLog
 from workspace.identifiers import Principal
 

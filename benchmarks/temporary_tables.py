@@ -28,7 +28,10 @@ from gateway.blocking_work.storage import make_workspace_reads
 from gateway.messages.requests import read_request
 from gateway.names.path_checks import PathChecks
 from gateway.names.request_resolver import RequestResolver
+from gateway.operations.drain import Drain
 from gateway.plans.plan_decoding import PlanDecoder
+from gateway.scans.plannings import Plannings
+from gateway.sql.sql_texts import SqlTexts
 from gateway.tables.own_statements import OwnStatements
 from lodge.embedded_spark import embedded_spark
 from lodge.logs import set_up_logs
@@ -108,7 +111,8 @@ def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
     own = OwnStatements.__new__(OwnStatements)  # an ordinary statement uses none of its attributes
     pools = RequestPools()
     own._pools = pools
-    resolution, decoder = RequestResolver(current, PathChecks(current, Audit(), pools), pools), PlanDecoder(pools)
+    paths, decoder = PathChecks(current, Audit(), pools), PlanDecoder(pools)
+    resolution = RequestResolver(current, paths, pools, Plannings(Drain()))
     for size, text in ((1_000, "1 kB"), (100_000, "100 kB")):
         sql = "select " + ", ".join(f"a{n} + 1 b{n}" for n in range(size))[:size] + " from t"
         request = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()))
@@ -117,11 +121,12 @@ def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
 
         async def check(data: bytes = data) -> None:
             request = read_request(data, "ExecutePlan")
-            encoded = decoder.read(request)
+            encoded = await decoder.read(request)
             if encoded is None:
                 raise AssertionError("The request has no plan.")
             plan = await decoder.decode(encoded)
-            if await own.start(None, request, plan.plan, ()) is not None:  # type: ignore[arg-type]
+            await paths.check(request.data, [plan.plan], plan.size_bytes, plan.texts)
+            if await own.start(None, request, plan, (), None) is not None:  # type: ignore[arg-type]
                 raise AssertionError("Lodge executes an ordinary statement.")
             if await resolution.resolve_execution(request, plan, _fail_on_names) is not request:
                 raise AssertionError("Lodge changed an ordinary statement.")
@@ -143,7 +148,7 @@ async def _measure_seconds(check: Callable[[], Any], count: int = 300) -> float:
     return statistics.median(found)
 
 
-async def _fail_on_names() -> Any:
+async def _fail_on_names(_: SqlTexts) -> Any:
     raise AssertionError("An ordinary statement asked for names.")
 
 

@@ -225,7 +225,7 @@ class Gateway:
             adopter = Adopter(
                 self._sessions,
                 self._storage,
-                statements.complete_abandoned,
+                statements.followed.complete_abandoned,
                 patience_seconds=renewal_seconds + _ADOPTION_SECONDS,
             )
             self._tasks.append(asyncio.create_task(adopter.run()))

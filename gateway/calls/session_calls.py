@@ -95,7 +95,7 @@ class SessionCalls:
         """
         parent = call.session
         with self._sessions.reserve_room(call.key.principal):
-            before = None if parent is None else await self._statements.before_clone(parent)
+            before = None if parent is None else await self._statements.copies.before_clone(parent)
             response = await pass_unary(call)
             answer = await decode_answer(
                 base_pb2.CloneSessionResponse, response, call.backend.address, MAX_CONTROL_BYTES
@@ -108,7 +108,7 @@ class SessionCalls:
         call.progress.session = None  # from now on, an error can say that the clone has ended
         try:
             message = call.request.decode(base_pb2.CloneSessionRequest)
-            await self._statements.copy_to_clone(before, parent, session, message, call.metadata)
+            await self._statements.copies.copy_to_clone(before, parent, session, message, call.metadata)
         except BaseException:
             await self._sessions.discard(session, reason="incomplete")
             raise

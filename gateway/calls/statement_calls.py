@@ -182,7 +182,7 @@ class StatementCalls:
         if operation is None and call.session is not None:
             try:
                 with lease_may_return():
-                    operation = await self._statements.follow(call.session, message, call.metadata)
+                    operation = await self._statements.followed.reattach(call.session, message, call.metadata)
             except GatewayError as error:
                 if error.condition != STORAGE_UNAVAILABLE or is_of_discovery(message.last_response_id):
                     raise
@@ -256,7 +256,7 @@ class StatementCalls:
         answer = await decode_answer(base_pb2.InterruptResponse, response, address, MAX_CONTROL_BYTES)
         at_backend = list(answer.interrupted_ids)
         if call.session is not None and (at_backend or (message.operation_id and not ended)):
-            running_writes = await self._statements.running_writes(call.session)
+            running_writes = await self._statements.followed.running_writes(call.session)
             if message.operation_id in running_writes:  # another replica executes the statement
                 message.operation_id = running_writes[message.operation_id]
                 response = await forward_unary(call.backend, call.method, message.SerializeToString(), call.context)

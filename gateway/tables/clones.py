@@ -4,12 +4,17 @@ The backend clones a session together with its views, so that the clone first re
 module copies the tables, so that later changes to the tables of the parent do not affect the clone.
 """
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from pyspark.sql.connect.proto import base_pb2
+
 from gateway.blocking_work.storage import Storage
 from gateway.errors import GatewayError
+from gateway.messages.error_status import Metadata
+from gateway.messages.statement_request import StatementRequest
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.stored_tables.table_plans import build_session_table, encode_schema
@@ -17,10 +22,10 @@ from gateway.tables.changes import begin_copy
 from gateway.tables.execution import StatementExecutor, new_directory
 from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
-from gateway.tables.statement_context import Execution
+from gateway.tables.statement_context import Execution, execution_of
 from workspace.identifiers import ReplicaId, TableUuid
 from workspace.record_changes import find_table, put_table, remove_table
-from workspace.records import PendingWrite, TableState, TemporaryTable, WriteKind
+from workspace.records import PendingWrite, SessionRecord, TableState, TemporaryTable, WriteKind
 
 _COPY_ATTEMPTS = 5
 
@@ -46,18 +51,39 @@ class TableCopies:
         self._quotas = quotas
         self._records = TableRecords(storage)
 
-    async def copy_all(self, before: Sequence[TemporaryTable], parent: Session, execution: Execution) -> None:
-        """Copy the tables of a session to its clone.
+    async def before_clone(self, session: Session) -> SessionRecord:
+        """Return the record of a session that the backend is about to clone."""
+        return await self._records.read(session)
+
+    async def copy_to_clone(
+        self,
+        before: SessionRecord,
+        parent: Session,
+        clone: Session,
+        request: base_pb2.CloneSessionRequest,
+        metadata: Metadata,
+    ) -> None:
+        """Copy the temporary tables of a session to its clone.
 
         Args:
-            before: The tables of the parent before the backend cloned the session.
+            before: The record of the parent session, read before the backend cloned the session.
             parent: The session that was cloned.
-            execution: An execution in the clone.
+            clone: The new session.
+            request: The request of the client.
+            metadata: The metadata of the request.
 
         Raises:
             GatewayError: If the principal would exceed its quota, or the backend or the storage fails.
             OSError: If the storage fails.
         """
+        if not before.tables:
+            return
+        statement = StatementRequest(
+            clone.key.client_session_id, request.user_context, str(uuid.uuid4()), request.client_type
+        )
+        await self._copy_all(before.tables, parent, execution_of(clone, statement, metadata))
+
+    async def _copy_all(self, before: Sequence[TemporaryTable], parent: Session, execution: Execution) -> None:
         await self._quotas.check_principal_tables(execution.session, len(before))
         await self._sessions.create_location(execution.session)
         tables = (await self._records.read(parent)).tables

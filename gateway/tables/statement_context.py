@@ -8,7 +8,9 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from gateway.backends.backend_session import BackendSession
 from gateway.backends.session_settings import SessionSettings
 from gateway.blocking_work.pools import Pool
+from gateway.messages.error_status import Metadata
 from gateway.messages.identity import Identity
+from gateway.messages.statement_request import StatementRequest
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.targets import Target, TargetKind, find_temporary_table, parse_target, schema_not_found
 from gateway.operations.operations import Operation
@@ -35,6 +37,11 @@ class Execution:
     backend: BackendSession
     settings: SessionSettings
     identity: Identity | None = None
+
+
+def execution_of(session: Session, request: StatementRequest, metadata: Metadata) -> Execution:
+    """Return the execution of a statement that does not need the session settings."""
+    return Execution(session, Operation(request), BackendSession(session.backend, request, metadata), SessionSettings())
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from gateway.sessions.adoption import find_abandoned
 from gateway.stored_tables.table_plans import ROWS_WRITTEN
 from gateway.tables.errors import ChangeTakenError
 from gateway.tables.execution import StatementExecutor
-from gateway.tables.own_statements import OwnStatements
+from gateway.tables.followed_statements import FollowedStatements
 from gateway.tables.permanent_tables import PermanentTables
 from tests.records import a_record
 from workspace.files.leases import FileLeases
@@ -124,14 +124,9 @@ class Gateway:
         self.sessions.find.return_value = self.session
         self.sessions.peers = mock.Mock(lost={FIRST, SECOND} - {name}, observe=mock.AsyncMock())
         self.executor = StatementExecutor(name, self.storage, self.sessions, Drain())
-        self.statements = OwnStatements.__new__(OwnStatements)  # it has many more parts, which following does not use
-        self.statements._drain, self.statements._sessions = Drain(), self.sessions
-        self.statements._replica, self.statements._storage = name, self.storage
-        self.statements._records, self.statements._executor = self.executor._records, self.executor
-        self.statements._config = SimpleNamespace(lease_duration_seconds=15.0)
         self.sessions.create_location = mock.AsyncMock(return_value=site.location)
         workspaces = SimpleNamespace(now=SimpleNamespace(temporary=Workspace("tmp", site.root)))
-        self.permanent = self.statements._permanent = PermanentTables(
+        self.permanent = PermanentTables(
             name,
             self.storage,
             self.sessions,
@@ -140,6 +135,18 @@ class Gateway:
             authorization=mock.Mock(),
             audit=mock.Mock(),
             drain=Drain(),
+        )
+        self.statements = FollowedStatements(
+            replica=name,
+            storage=self.storage,
+            sessions=self.sessions,
+            operations=mock.Mock(),
+            tables=mock.Mock(),
+            permanent=self.permanent,
+            executor=self.executor,
+            lease_seconds=15.0,
+            drain=Drain(),
+            work=mock.Mock(),
         )
 
     def _require_lease(self, session):
@@ -195,7 +202,7 @@ def test_fenced_gateway_waits_before_it_takes_over(site, begin):
         gateway.is_fenced = True
         execution = gateway.execution(begin(site, NO_REPLICA))
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(gateway.statements._follow(execution), 0.5)
+            await asyncio.wait_for(gateway.statements.follow(execution), 0.5)
         assert site.records.reads < 10
         gateway.is_fenced = False
 
@@ -207,7 +214,7 @@ def test_gateway_completes_what_it_follows_when_it_is_no_longer_fenced(site):
     async def run():
         gateway = Gateway(site, SECOND)
         gateway.is_fenced = True
-        following = asyncio.create_task(gateway.statements._follow(gateway.execution(site.begin_drop(NO_REPLICA))))
+        following = asyncio.create_task(gateway.statements.follow(gateway.execution(site.begin_drop(NO_REPLICA))))
         await asyncio.sleep(0)
         gateway.is_fenced = False
         await following
@@ -222,7 +229,7 @@ def test_session_is_busy_only_while_the_gateway_completes_a_statement(site):
     async def run():
         gateway = Gateway(site, SECOND)
         gateway.sessions.peers.lost = set()
-        following = asyncio.create_task(gateway.statements._follow(gateway.execution(site.begin_drop(FIRST))))
+        following = asyncio.create_task(gateway.statements.follow(gateway.execution(site.begin_drop(FIRST))))
         while site.records.reads < 2:  # noqa: ASYNC110 - records are read in a thread
             await asyncio.sleep(0.01)
         gateway.session.track_request.assert_not_called()
@@ -241,7 +248,7 @@ def test_statement_that_is_interrupted_while_it_is_taken_over_is_undone(site):
         gateway = Gateway(site, SECOND)
         execution = gateway.execution(site.begin_drop(NO_REPLICA))
         site.records.go_on.clear()
-        following = asyncio.create_task(gateway.statements._follow(execution))
+        following = asyncio.create_task(gateway.statements.follow(execution))
         await asyncio.to_thread(site.records.has_replaced.wait)
         following.cancel()
         await asyncio.sleep(0)
@@ -344,7 +351,7 @@ class Creation:
         return await self.first.permanent.create(execution, self.workspace, new)
 
     async def follow(self):
-        return await self.second.statements._follow(self.second.execution(self.change))
+        return await self.second.statements.follow(self.second.execution(self.change))
 
     async def _execute(self, path, *, operation_id, on_progress):
         (self.site.location / operation_id).mkdir()

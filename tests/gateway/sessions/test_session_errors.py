@@ -18,13 +18,13 @@ CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 WITH_CLONES_THAT_END = """
 import sys
 from gateway.errors import session_closed
-from gateway.tables.own_statements import OwnStatements
+from gateway.tables.clones import TableCopies
 from lodge.cli import main
 
-async def copy_to_ended_clone(statements, before, parent, clone, *arguments):
+async def copy_to_ended_clone(copies, before, parent, clone, *arguments):
     raise session_closed(clone.key.client_session_id)
 
-OwnStatements.copy_to_clone = copy_to_ended_clone
+TableCopies.copy_to_clone = copy_to_ended_clone
 sys.exit(main())
 """
 USER = base_pb2.UserContext(user_id="ada")

@@ -36,12 +36,12 @@ from lodge.cli import main
 
 check = PathChecks.check
 
-async def changed(self, data, plans, size_bytes):
+async def changed(self, data, plans, size_bytes, texts=None):
     if b"freezes" in data:
         ctypes.PyDLL(None).sleep(100_000)
     if b"crashes" in data:
         os.kill(os.getpid(), signal.SIGSEGV)
-    return await check(self, data, plans, size_bytes)
+    return await check(self, data, plans, size_bytes, texts)
 
 PathChecks.check = changed
 sys.exit(main())

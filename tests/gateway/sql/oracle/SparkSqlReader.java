@@ -12,6 +12,7 @@ import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.parser.SqlBaseLexer;
 import org.apache.spark.sql.catalyst.parser.UpperCaseCharStream;
+import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
 import org.apache.spark.sql.execution.SparkSqlParser;
 import scala.Product;
 import scala.collection.Iterable;
@@ -87,20 +88,30 @@ public final class SparkSqlReader {
       add("TABLE", relation.multipartIdentifier());
     } else if (value instanceof UnresolvedAttribute attribute) {
       add("COLUMN", attribute.nameParts());
+    } else if (value instanceof UnresolvedWith with) {
+      Iterator<?> each = with.cteRelations().iterator();
+      while (each.hasNext()) {
+        addName("COMMON", ((Product) each.next()).productElement(0));
+      }
+      visitElements(with);
     } else if (value instanceof Iterable<?> values) {
       Iterator<?> each = values.iterator();
       while (each.hasNext()) {
         visit(each.next());
       }
     } else if (value instanceof Product node) {
-      Iterator<?> each = node.productIterator();
-      while (each.hasNext()) {
-        Object element = each.next();
-        if (element instanceof Seq<?> parts && !parts.isEmpty() && parts.head() instanceof String) {
-          add(node.getClass().getSimpleName(), parts);
-        }
-        visit(element);
+      visitElements(node);
+    }
+  }
+
+  private void visitElements(Product node) {
+    Iterator<?> each = node.productIterator();
+    while (each.hasNext()) {
+      Object element = each.next();
+      if (element instanceof Seq<?> parts && !parts.isEmpty() && parts.head() instanceof String) {
+        add(node.getClass().getSimpleName(), parts);
       }
+      visit(element);
     }
   }
 
@@ -108,8 +119,16 @@ public final class SparkSqlReader {
     StringJoiner name = new StringJoiner(".");
     Iterator<?> each = parts.iterator();
     while (each.hasNext()) {
-      name.add(HexFormat.of().formatHex(each.next().toString().getBytes(StandardCharsets.UTF_8)));
+      name.add(encode(each.next()));
     }
     names.add(kind + ":" + name);
+  }
+
+  private void addName(String kind, Object name) {
+    names.add(kind + ":" + encode(name));
+  }
+
+  private static String encode(Object part) {
+    return HexFormat.of().formatHex(part.toString().getBytes(StandardCharsets.UTF_8));
   }
 }

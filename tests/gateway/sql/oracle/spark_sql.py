@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from tests.java_reader import JARS, JavaReader
 
-TABLE_KIND, COLUMN_KIND = "TABLE", "COLUMN"
+TABLE_KIND, COMMON_KIND = "TABLE", "COMMON"
+"""The kinds of names that are read as tables, and of names of common table expressions."""
 
 _SOURCE = Path(__file__).with_name("SparkSqlReader.java")
 _BATCH = 50

@@ -9,10 +9,11 @@ import pytest
 from gateway.errors import GatewayError
 from gateway.sql.identifier_clauses import resolve_identifier_clauses
 from gateway.sql.lexer import TokenKind, tokenize
+from gateway.sql.named_objects import FILE_FORMATS, find_named_objects
 from gateway.sql.parameters import Parameters
 from gateway.sql.references import find_references
 from tests.gateway.sql.oracle.random_statements import TABLE, WORKSPACE, RandomStatement
-from tests.gateway.sql.oracle.spark_sql import TABLE_KIND, SparkSqlReader
+from tests.gateway.sql.oracle.spark_sql import COMMON_KIND, TABLE_KIND, SparkSqlReader
 from tests.golden.corpus import groups
 from tests.maven import MissingMavenError
 from tests.skips import skip_missing
@@ -81,6 +82,30 @@ def test_tables_of_the_corpus_with_a_changed_name(spark: SparkSqlReader, corpus:
             outcomes["table" if TABLE_KIND in kinds else "column"] += 1
             assert find_tables(text).get(TABLE, False) == (TABLE_KIND in kinds), text
     assert min(outcomes[each] for each in ("table", "column")) > 100, outcomes
+
+
+def test_tables_in_the_audit_log(spark: SparkSqlReader, corpus: Sequence[str]) -> None:
+    """The audit log names what Spark reads, except common table expressions, and nothing that Spark does not name."""
+    random, compared = Random(5), 0  # noqa: S311 - must be repeatable
+    texts = [RandomStatement(random).text for _ in range(_STATEMENTS // 2)]
+    texts += [text for text in corpus if text.strip().upper().startswith(("SELECT", "WITH", "FROM", "TABLE"))]
+    for text, reading in zip(texts, spark.read(texts), strict=True):
+        if reading.names is None:
+            continue
+        compared += 1
+        common = {parts[0].lower() for parts, kinds in reading.names.items() if COMMON_KIND in kinds}
+        named = find_named_objects(text)
+        found = {*named.tables, *named.files}
+        tables = {parts for parts, kinds in reading.names.items() if TABLE_KIND in kinds}
+        read = {_shown(parts) for parts in tables if not (len(parts) == 1 and parts[0].lower() in common)}
+        assert read <= found, f"{read - found} in {text}"
+        assert found <= {_shown(parts) for parts in reading.names}, text
+    assert compared > _STATEMENTS / 2
+
+
+def _shown(parts: Sequence[str]) -> str:
+    """Return a name as the audit log shows it: the path in a name such as ``parquet.`/a` ``, otherwise the name."""
+    return parts[1] if len(parts) == 2 and parts[0].lower() in FILE_FORMATS else ".".join(parts)
 
 
 def _name_workspace(text: str, random: Random) -> str | None:

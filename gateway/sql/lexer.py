@@ -149,7 +149,7 @@ class TokenReader:
     """
 
     def __init__(self, sql: str, dialect: Dialect, tokens: list[Token] | None = None) -> None:
-        self._sql = str(sql)  # a slice of a subclass is slower
+        self._sql = sql
         self._dialect = dialect
         self._tokens = [] if tokens is None else tokens
         self._position = len(sql) if tokens is not None else -1
@@ -199,12 +199,14 @@ class SqlText(str):
     All functions that read SQL texts accept it, and read its tokens instead of the text.
     """
 
-    __slots__ = ("_readers", "_whole")
+    __slots__ = ("_plain", "_readers", "_whole")
+    _plain: str
     _readers: dict[bool, TokenReader]
     _whole: "tuple[SqlText, int, int] | None"
 
     def __new__(cls, text: str) -> Self:
         self = super().__new__(cls, text)
+        self._plain = text  # a reader that refers to this object would be a cycle, and keep the text in memory
         self._readers = {}
         self._whole = None
         return self
@@ -214,7 +216,7 @@ class SqlText(str):
         is_name = dialect.double_quoted_identifiers and '"' in self
         reader = self._readers.get(is_name)
         if reader is None:
-            reader = self._readers[is_name] = TokenReader(self, dialect, self._find_tokens(dialect))
+            reader = self._readers[is_name] = TokenReader(self._plain, dialect, self._find_tokens(dialect))
         return reader
 
     def without(self, start: int, end: int, kept_end: int) -> "SqlText":

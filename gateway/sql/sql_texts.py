@@ -27,3 +27,7 @@ class SqlTexts:
         if len(self._texts) < _MAX_TEXTS:
             self._texts[new] = new
         return new
+
+    def forget(self) -> None:
+        """Free the memory of the tokens. A statement can run for hours after its texts were read."""
+        self._texts.clear()

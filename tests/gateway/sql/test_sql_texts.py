@@ -1,5 +1,7 @@
 """A SQL text is divided into tokens once, and its readers see the same tokens as in a text of its own."""
 
+import gc
+import weakref
 from collections.abc import Iterator, Sequence
 from unittest import mock
 
@@ -85,6 +87,21 @@ def test_text_with_too_many_tokens_is_refused_for_each_reader() -> None:
     for _ in range(2):
         with pytest.raises(GatewayError, match="500,000 words"):
             tokenize(text)
+
+
+def test_memory_of_a_text_is_free_without_the_collector_of_cycles() -> None:
+    texts = SqlTexts()
+    text = texts.of(CREATION)
+    statement = parse_statement(text)
+    tokenize(extract_query(text, statement))
+    reader = weakref.ref(text.reader(Dialect()))
+    gc.disable()
+    try:
+        texts.forget()
+        del text
+        assert reader() is None
+    finally:
+        gc.enable()
 
 
 def test_only_the_first_texts_of_a_request_are_kept() -> None:

@@ -20,8 +20,8 @@
         ├── FileChangedError     LODGE_FILE_CHANGED
         └── UnreadableFileError  LODGE_UNREADABLE_FILE
 
-:mod:`engine.readers.errors` adds the errors of the formats. ``docs/reference/errors.md`` explains each condition to
-users. :mod:`engine.error_report` passes an error through Spark to a client.
+:mod:`engine.readers.reader_errors` adds the errors of the formats. ``docs/reference/errors.md`` explains each condition
+to users. :mod:`engine.error_report` passes an error through Spark to a client.
 
 Guarantees:
 

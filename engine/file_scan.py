@@ -34,8 +34,8 @@ from engine.options import parse_options
 from engine.packing import pack, task_bytes
 from engine.projection.path import quote_name
 from engine.projection.project_list import EVERYTHING, ProjectionList
+from engine.readers.delimited.delimited_options import DelimitedOptions
 from engine.readers.delimited.header import COLUMNS
-from engine.readers.delimited.options import DelimitedOptions
 from engine.readers.registry import reader_format
 from engine.scan.implicit_columns import FileLocation, implicit_field, partition_fields
 from engine.scan.missing_columns import resolve_missing_types

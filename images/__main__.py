@@ -8,8 +8,8 @@ from pathlib import Path
 
 from images import source
 from images.archives import ARCHIVES, Release, build_archives, build_images
+from images.build_errors import ImageError
 from images.builder import Builder, install_tools
-from images.errors import ImageError
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from images.errors import ImageError
+from images.build_errors import ImageError
 from tests.cluster.builds import ProgramError, build, program
 
 _SCAN_SECONDS = 300

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Self
 
 from images import bill_of_materials
+from images.build_errors import ImageError
 from images.debian import install_packages
-from images.errors import ImageError
 from images.source import REPOSITORY
 from tests.cluster.builds import cache_directory
 

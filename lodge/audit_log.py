@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from structlog.typing import EventDict
 
-from lodge.errors import StartError
+from lodge.command_errors import StartError
 from lodge.logs import without_secrets
 from lodge.settings import ReapSettings, ServeSettings
 from workspace.audit_log import STANDARD_OUTPUT, AuditLog

@@ -29,7 +29,7 @@ from lodge.authentication_settings import (
     MethodSettings,
     TokensSettings,
 )
-from lodge.errors import SettingError
+from lodge.command_errors import SettingError
 from lodge.settings import ServeSettings
 from lodge.tls_settings import CERTIFICATE_METHOD
 

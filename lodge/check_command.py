@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from lodge.errors import CheckError
+from lodge.command_errors import CheckError
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession

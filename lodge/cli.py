@@ -11,8 +11,8 @@ from importlib.metadata import version
 from typing import NoReturn
 
 from lodge.check_command import add_check_command, run_check_command
+from lodge.command_errors import LodgeError, report
 from lodge.definition_command import add_definition_command, run_definition_command
-from lodge.errors import LodgeError, report
 from lodge.settings import ReapSettings, ServeSettings, SettingsOptions
 from lodge.token_command import add_token_command, run_token_command
 

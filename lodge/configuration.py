@@ -28,7 +28,7 @@ from lodge.authentication import (
     method_list,
     open_methods,
 )
-from lodge.errors import LodgeError
+from lodge.command_errors import LodgeError
 from lodge.impersonation import check_impersonation
 from lodge.settings import ServeSettings
 from lodge.workspace_settings import workspaces_from

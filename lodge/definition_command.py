@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from lodge.errors import DefinitionError
+from lodge.command_errors import DefinitionError
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient

@@ -33,7 +33,7 @@ from subprocess import Popen
 import structlog
 
 from lodge.children import start_child, stop_child
-from lodge.errors import StartError
+from lodge.command_errors import StartError
 from lodge.java import require_java
 from lodge.scratch import scratch_directory
 

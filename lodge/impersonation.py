@@ -10,7 +10,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from lodge.errors import SettingError, StartError
+from lodge.command_errors import SettingError, StartError
 from lodge.settings import ServeSettings
 from workspace.files.layout import Layout
 from workspace.files.private_files import make_private_directory, open_directory

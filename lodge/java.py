@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from lodge.errors import StartError
+from lodge.command_errors import StartError
 
 OLDEST_VERSION = 17
 _ANSWER_SECONDS = 20

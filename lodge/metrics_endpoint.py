@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 
 import structlog
 
-from lodge.errors import StartError
+from lodge.command_errors import StartError
 from workspace.http_endpoint import HttpEndpoint, serve_http
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()

@@ -13,9 +13,9 @@ from prometheus_client import CollectorRegistry
 from gateway.connections.credential_files import CredentialFileError
 from lodge.audit_log import open_audit_log
 from lodge.backend_sessions import BackendSessions
+from lodge.command_errors import StartError
 from lodge.confirmations import confirmation_reader
 from lodge.connections import backend_access
-from lodge.errors import StartError
 from lodge.log_output import LogOutput
 from lodge.memory_protection import forbid_core_dumps
 from lodge.metrics_endpoint import serve_metrics

@@ -36,9 +36,9 @@ from gateway.sessions.suspicions import Suspicion
 from lodge.audit_log import open_audit_log
 from lodge.authentication import log_risks, method_list
 from lodge.children import REQUESTS
+from lodge.command_errors import StartError
 from lodge.configuration import Configuration
 from lodge.connections import backend_access, connection_limits, server_tls
-from lodge.errors import StartError
 from lodge.impersonation import check_impersonation
 from lodge.kept_values import KeptValue
 from lodge.log_output import LogOutput

@@ -40,7 +40,7 @@ from pydantic_settings import (
 
 from lodge import setting_types
 from lodge.authentication_settings import AuthenticationMethods
-from lodge.errors import SettingError
+from lodge.command_errors import SettingError
 from lodge.tls_settings import TlsMapping, TlsSettings, check_client_certificates
 
 ENVIRONMENT_PREFIX = "LODGE_"

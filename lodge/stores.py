@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway.connections.kept_contents import KeptContents
-from lodge.errors import StartError
+from lodge.command_errors import StartError
 from lodge.settings import ReapSettings, ServeSettings
 from lodge.workspace_settings import open_locations, open_schema_segments
 from workspace.files.leases import FileLeases

@@ -23,7 +23,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lodge.errors import SettingError, TokenError
+from lodge.command_errors import SettingError, TokenError
 from lodge.setting_types import Duration
 
 if TYPE_CHECKING:

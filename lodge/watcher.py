@@ -46,8 +46,8 @@ from gateway.blocking_work.current_work import CurrentWork
 from gateway.sessions.life_signs import Identity, LifeSigns
 from gateway.sessions.suspicions import Loss, Suspicion, suspect
 from lodge.children import REQUESTS, Child, ForkedChild, stop_child
+from lodge.command_errors import LodgeError, StartError, report
 from lodge.embedded_spark import EmbeddedSpark, StoppedError, embedded_spark
-from lodge.errors import LodgeError, StartError, report
 from lodge.kept_values import KeptValue
 from lodge.logs import set_up_logs
 from lodge.memory_kills import MemoryKills

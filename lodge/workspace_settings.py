@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from lodge.errors import SettingError
+from lodge.command_errors import SettingError
 from lodge.settings import ReapSettings, ServeSettings
 from workspace.files.roots import home_of
 from workspace.files.schema_segments import FileSchemaSegments

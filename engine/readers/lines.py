@@ -17,7 +17,7 @@ import numpy as np
 
 from engine.context import ErrorContext
 from engine.readers.byte_arrays import LINE_FEED, ByteArray, allocate, contains_zero, count, find, find_last, is_ascii
-from engine.readers.errors import FormatError, RowTooLongError
+from engine.readers.reader_errors import FormatError, RowTooLongError
 from engine.readers.stream import UTF_8, ByteStream, TextStream
 from engine.scan.reader import SourceFile
 

@@ -19,7 +19,7 @@ from typing import BinaryIO, Self, cast
 import pyarrow as pa
 
 from engine.errors import FileChangedError, UnreadableFileError
-from engine.readers.errors import FormatError, one_line
+from engine.readers.reader_errors import FormatError, one_line
 from engine.scan.reader import SourceFile
 from engine.suffixes import compression_of
 

@@ -22,8 +22,8 @@ import pyarrow as pa
 from engine.context import ErrorContext
 from engine.errors import ValueConversionError
 from engine.options import Text, option
-from engine.readers.errors import FormatError
 from engine.readers.lines import LineBlocks
+from engine.readers.reader_errors import FormatError
 from engine.result_set.writers.column import ColumnWriter
 from engine.scan.reader import RowBatchReader, SchemaNegotiator, SourceFile
 from engine.schema import TupleSchema

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gateway.errors import GatewayError, table_not_found
 from gateway.tables.answers import answer_to
-from gateway.tables.errors import ChangeTakenError, StatementStartedError, statement_lost
+from gateway.tables.table_errors import ChangeTakenError, StatementStartedError, statement_lost
 from workspace.identifiers import ReplicaId, TableUuid
 from workspace.record_changes import (
     add_answer,

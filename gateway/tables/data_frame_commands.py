@@ -15,9 +15,9 @@ from gateway.operations.operations import Runner
 from gateway.operations.responses import NOTHING, Response, build_batch_response
 from gateway.sql.name_syntax import parse_plan_name
 from gateway.tables import answers
-from gateway.tables.errors import no_data_frame_table, not_a_view, not_supported
 from gateway.tables.insertions import Insertion
 from gateway.tables.statement_context import StatementContext
+from gateway.tables.table_errors import no_data_frame_table, not_a_view, not_supported
 from gateway.tables.temporary_tables import TemporaryTables
 from gateway.tables.views import refuse_lasting_view
 from workspace.records import TemporaryTable

@@ -65,16 +65,16 @@ from gateway.tables.changes import (
     take_over,
 )
 from gateway.tables.deletion import DirectoryDeletion
-from gateway.tables.errors import (
+from gateway.tables.quotas import CheckSize
+from gateway.tables.records import TableRecords
+from gateway.tables.statement_context import Execution
+from gateway.tables.table_errors import (
     ChangeTakenError,
     StatementStartedError,
     statement_failed,
     statement_lost,
     statement_unfinished,
 )
-from gateway.tables.quotas import CheckSize
-from gateway.tables.records import TableRecords
-from gateway.tables.statement_context import Execution
 from gateway.tables.undo import Undo, UndoPendingError
 from gateway.tables.view_sync import ViewSync, contents_of
 from gateway.tables.written_rows import WrittenDirectory, written_rows

@@ -23,11 +23,11 @@ from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.sessions.suspects import check_request
 from gateway.tables.changes import is_lost, is_undone, is_unknown, mark_lost
-from gateway.tables.errors import ChangeTakenError, StatementStartedError, permanent_table_unknown, statement_lost
 from gateway.tables.execution import StatementExecutor
 from gateway.tables.permanent_tables import PermanentTables
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution, execution_of
+from gateway.tables.table_errors import ChangeTakenError, StatementStartedError, permanent_table_unknown, statement_lost
 from gateway.tables.temporary_tables import TemporaryTables
 from gateway.tables.undo import TRANSIENT_ERRORS
 from workspace.identifiers import ReplicaId

@@ -43,7 +43,6 @@ from gateway.sql.statement_error import StatementError
 from gateway.sql.statements import CreateView
 from gateway.tables.clones import TableCopies
 from gateway.tables.data_frame_commands import DataFrameCommands, concerns_tables
-from gateway.tables.errors import ChangeTakenError, StatementStartedError
 from gateway.tables.execution import StatementExecutor
 from gateway.tables.followed_statements import FollowedStatements
 from gateway.tables.permanent_tables import PermanentTables
@@ -54,6 +53,7 @@ from gateway.tables.session_administration import SessionAdministration
 from gateway.tables.sql_commands import SqlCommands
 from gateway.tables.sql_statement import SqlStatement
 from gateway.tables.statement_context import Execution, StatementContext
+from gateway.tables.table_errors import ChangeTakenError, StatementStartedError
 from gateway.tables.temporary_tables import TemporaryTables
 from workspace.identifiers import ReplicaId
 from workspace.record_changes import is_known

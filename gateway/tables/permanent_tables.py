@@ -36,11 +36,11 @@ from gateway.stored_tables.table_descriptions import TableDescription, list_perm
 from gateway.tables.answers import created, not_created, table_dropped
 from gateway.tables.background import run_to_completion
 from gateway.tables.changes import begin_once, give_up, publish_permanent, remove_write, undo_after_response
-from gateway.tables.errors import AlreadyExistsError, permanent_table_unknown, statement_lost
 from gateway.tables.execution import StatementExecutor, is_lost_at_backend, new_directory
 from gateway.tables.new_tables import NewTable
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
+from gateway.tables.table_errors import AlreadyExistsError, permanent_table_unknown, statement_lost
 from gateway.tables.workspace_directories import Publication, check_table_name, is_name_used, remove_table
 from gateway.tables.written_rows import WrittenDirectory, written_rows
 from workspace.files.table_owners import TableOwners

@@ -21,7 +21,7 @@ from gateway.sql.lexer import VARIABLE_START
 from gateway.sql.name_syntax import quote_name
 from gateway.stored_tables.listings import list_temporary_tables, list_workspace_tables
 from gateway.stored_tables.table_plans import build_empty_relation, build_named_table, encode_schema
-from gateway.tables import answers, errors
+from gateway.tables import answers, table_errors
 from gateway.tables.insertions import Insertion
 from gateway.tables.new_tables import NewTable
 from gateway.tables.permanent_tables import PermanentTables
@@ -94,14 +94,14 @@ class SqlCommands:
         workspace = _require_writable(target.workspace)
         for needed in (workspace, context.temporary_workspace):
             if not needed.is_file_based:
-                raise errors.no_tables_in_object_store(target.name, needed.name)
+                raise table_errors.no_tables_in_object_store(target.name, needed.name)
         if context.table(target) is not None:
             error = self._tables.already_exists(target.name)
             if statement.if_not_exists:
                 return answers.give(answers.not_created(error.text))
             raise error
         if statement.query_span is None or statement.has_other_clauses:
-            raise errors.unsupported_creation(workspace.name)
+            raise table_errors.unsupported_creation(workspace.name)
         new = NewTable.of_statement(target.name, await sql.query(statement), statement, context.settings)
         return partial(self._permanent.create, context.execution, workspace, new)
 
@@ -133,18 +133,20 @@ class SqlCommands:
             return None
         if statement.if_exists:
             return answers.give(answers.no_view(target.name, (target.workspace or context.temporary_workspace).name))
-        raise view_not_found(target.name) if table is None else errors.not_a_view(table.name, "DROP VIEW")
+        raise view_not_found(target.name) if table is None else table_errors.not_a_view(table.name, "DROP VIEW")
 
     @work.register
     async def _insert(self, statement: statements.Insert, sql: SqlStatement) -> Runner | None:
         operation = "INSERT OVERWRITE" if statement.overwrite else "INSERT INTO"
         others = statement.other_names if sql.context.record.tables else ()
         if len(others) > _MAX_INSERT_CLAUSES:
-            raise errors.too_many_insert_clauses(_MAX_INSERT_CLAUSES)
+            raise table_errors.too_many_insert_clauses(_MAX_INSERT_CLAUSES)
         for other in others:
             table = sql.context.table(sql.target(other, operation))
             if table is not None:
-                raise errors.not_supported(table.name, "several INSERT clauses", "Use one statement for each clause.")
+                raise table_errors.not_supported(
+                    table.name, "several INSERT clauses", "Use one statement for each clause."
+                )
         target = sql.target(statement.name, operation)
         table = sql.context.table(target)
         if table is None:
@@ -153,7 +155,7 @@ class SqlCommands:
         if statement.unsupported is not None and not statement.unsupported.startswith(_UNSUPPORTED_INSERT_CLAUSES):
             return None  # a syntax error, for which Spark has a better message
         if statement.unsupported is not None:
-            raise errors.not_supported(
+            raise table_errors.not_supported(
                 table.name,
                 f"{statement.unsupported} in {operation}",
                 "Specify all columns by position, by name (BY NAME) or in a list.",
@@ -175,7 +177,7 @@ class SqlCommands:
             _require_sparks(sql.context, target, "TRUNCATE TABLE")
             return None
         if statement.unsupported is not None:
-            raise errors.not_supported(
+            raise table_errors.not_supported(
                 table.name, f"TRUNCATE TABLE ... {statement.unsupported}", "Use INSERT OVERWRITE."
             )
         return partial(self._tables.truncate, sql.context.execution, table.name)
@@ -201,7 +203,7 @@ class SqlCommands:
             raise self._tables.already_exists(target.name)
         context.require_schema(target)
         if target.workspace is not None:
-            raise errors.no_view_in_workspace(target.workspace.name)
+            raise table_errors.no_view_in_workspace(target.workspace.name)
         outlives_session = statement.is_global or not statement.is_temporary
         if outlives_session and context.record.tables and statement.query_span is not None:
             await refuse_lasting_view(context, await sql.query(statement))
@@ -292,13 +294,13 @@ async def _new_name(context: StatementContext, target: Target) -> str:
     """
     if target.kind not in {TargetKind.UNQUALIFIED, TargetKind.SESSION}:
         if target.kind is TargetKind.SPARK and await context.backend.database_exists(target.schema):
-            raise errors.not_file_based(target.schema)
+            raise table_errors.not_file_based(target.schema)
         if target.workspace is None:
             raise schema_not_found(target.schema, context.workspaces)
         if target.workspace is not context.temporary_workspace:
-            raise errors.outside_of_temporary_workspace(context.workspaces)
+            raise table_errors.outside_of_temporary_workspace(context.workspaces)
     if VARIABLE_START in target.name:
-        raise errors.variable_in_name(target.name)
+        raise table_errors.variable_in_name(target.name)
     return target.name
 
 
@@ -312,17 +314,17 @@ async def _check_definition(context: StatementContext, columns: relations_pb2.Re
         schema = await context.backend.analyze_schema(columns)
     except BackendError as error:
         if "char/varchar" in str(error):  # Spark fails with INTERNAL_ERROR: LocalRelation supports neither
-            raise errors.unchecked_constraint("CHAR or VARCHAR", "Use STRING") from error
+            raise table_errors.unchecked_constraint("CHAR or VARCHAR", "Use STRING") from error
         raise
     for field in schema.fields:
         if not field.nullable:
-            raise errors.unchecked_constraint(f"NOT NULL in column [{field.name}]", "Remove NOT NULL")
+            raise table_errors.unchecked_constraint(f"NOT NULL in column [{field.name}]", "Remove NOT NULL")
 
 
 async def _empty_like(sql: SqlStatement, statement: statements.CreateTemporaryTable) -> relations_pb2.Relation:
     """Return an empty relation that has the columns of another table, view or file."""
     if statement.like is None or isinstance(statement.like, statements.IdentifierClause):
-        raise errors.unreadable_name("CREATE TEMPORARY TABLE ... LIKE")
+        raise table_errors.unreadable_name("CREATE TEMPORARY TABLE ... LIKE")
     source = build_named_table(sql.text[statement.like.start : statement.like.end])
     schema = await sql.context.backend.analyze_schema(await sql.context.resolve(source))
     return build_empty_relation(encode_schema(schema))
@@ -341,7 +343,7 @@ def _namespace(sql: SqlStatement, name: statements.TableName) -> Target:
 
 def _require_writable(workspace: Workspace) -> Workspace:
     if not workspace.is_writable:
-        raise errors.immutable_schema(workspace.name)
+        raise table_errors.immutable_schema(workspace.name)
     return workspace
 
 
@@ -350,7 +352,7 @@ def _refuse_change(sql: SqlStatement, name: statements.TableName, operation: str
     target = sql.target(name, operation)
     table = sql.context.table(target)
     if table is not None:
-        raise errors.not_supported(table.name, operation, way_out)
+        raise table_errors.not_supported(table.name, operation, way_out)
     _require_sparks(sql.context, target, operation)
 
 
@@ -362,4 +364,4 @@ def _require_sparks(context: StatementContext, target: Target, operation: str) -
     """
     context.require_schema(target)
     if target.workspace is not None:
-        raise errors.no_change_in_workspace(f"{target.schema}.{target.name}", operation)
+        raise table_errors.no_change_in_workspace(f"{target.schema}.{target.name}", operation)

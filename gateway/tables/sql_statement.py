@@ -12,9 +12,9 @@ from gateway.sql.lexer import tokenize
 from gateway.sql.parameters import Parameters, StringEvaluator
 from gateway.sql.statement_parser import extract_query, find_query
 from gateway.sql.statements import HasQuery, IdentifierClause, TableName
-from gateway.tables.errors import unreadable_name
 from gateway.tables.recognition import EvaluatedNames
 from gateway.tables.statement_context import StatementContext
+from gateway.tables.table_errors import unreadable_name
 
 
 @dataclass(frozen=True, slots=True)

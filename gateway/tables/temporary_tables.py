@@ -35,13 +35,13 @@ from gateway.stored_tables.storage_formats import find_storage_format
 from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, build_write, encode_schema
 from gateway.tables.answers import not_created
 from gateway.tables.changes import begin_drop, begin_write
-from gateway.tables.errors import AlreadyExistsError, ChangeTakenError
 from gateway.tables.execution import StatementExecutor, new_directory
 from gateway.tables.insertions import Insertion, fit_columns
 from gateway.tables.new_tables import NewTable
 from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
+from gateway.tables.table_errors import AlreadyExistsError, ChangeTakenError
 from gateway.tables.views import views_in
 from workspace.identifiers import ReplicaId, TableUuid
 from workspace.leases import STOPPED

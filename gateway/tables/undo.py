@@ -25,9 +25,9 @@ from gateway.sessions.registry import Sessions
 from gateway.tables.background import BackgroundTasks
 from gateway.tables.changes import find_pending, undo
 from gateway.tables.deletion import DirectoryDeletion
-from gateway.tables.errors import ChangeTakenError
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
+from gateway.tables.table_errors import ChangeTakenError
 from gateway.tables.view_sync import ViewSync
 from workspace.record_changes import find_answer
 from workspace.records import Answer, PendingChange, PendingWrite, SessionRecord, TemporaryTable

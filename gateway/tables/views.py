@@ -13,8 +13,8 @@ from collections.abc import Set
 from pyspark.sql.connect.proto import relations_pb2
 
 from gateway.errors import BackendError
-from gateway.tables.errors import temporary_table_used, view_not_checked
 from gateway.tables.statement_context import StatementContext
+from gateway.tables.table_errors import temporary_table_used, view_not_checked
 
 _AFTER_ANALYSED = "== Optimized Logical Plan =="
 _VIEW = re.compile(r"\bView \(`((?:[^`]|``)*)`,")

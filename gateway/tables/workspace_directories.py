@@ -25,7 +25,7 @@ from pathlib import Path
 from gateway.blocking_work.file_systems import file_systems
 from gateway.errors import GatewayError
 from gateway.stored_tables.table_descriptions import DESCRIPTION_FILE, GLOB, TableDescription
-from gateway.tables.errors import AlreadyExistsError
+from gateway.tables.table_errors import AlreadyExistsError
 from workspace.files.table_files import ForeignFileError, copy_table, make_public, write_public_file
 from workspace.identifiers import is_uuid
 from workspace.workspaces import Workspace

@@ -20,7 +20,7 @@ from gateway.backends.backend_session import BackendSession, ExecutionResult
 from gateway.blocking_work.storage import Storage
 from gateway.stored_tables.parquet_footers import ParquetRowCounter, UnknownRowCountError
 from gateway.stored_tables.table_plans import ROWS_WRITTEN, build_count, build_scan, to_spark_path
-from gateway.tables.errors import rows_differ
+from gateway.tables.table_errors import rows_differ
 from workspace.identifiers import SessionUuid, TableUuid
 from workspace.locations import SessionLocations
 from workspace.storage_paths import StoragePath

@@ -5,7 +5,7 @@ import pytest
 
 from engine import errors
 from engine.file_scan import FileScan
-from engine.readers.errors import FormatError
+from engine.readers.reader_errors import FormatError
 from engine.scan_source import ScanSource
 from engine.schema import TupleSchema
 from tests.drift.cases import CASES, in_any_order

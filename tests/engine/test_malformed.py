@@ -21,7 +21,7 @@ from engine.errors import (
     ValueConversionError,
 )
 from engine.file_scan import FileScan
-from engine.readers.errors import FormatError, RowTooLongError
+from engine.readers.reader_errors import FormatError, RowTooLongError
 from engine.schema import TupleSchema
 from tests.engine.file_bytes import compressed, write_stream, written
 

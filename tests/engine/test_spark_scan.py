@@ -129,8 +129,8 @@ def test_error_in_the_middle_of_a_file_names_file_and_line(scan, workspace):
     workspace.write("good.csv", good)
     workspace.write("logs/bad.csv", good + b"a,\xff\n" + good)
     failure = failure_of(scan(workspace.scan(".")))
-    (line,) = {line for line in failure.splitlines() if line.startswith("engine.readers.errors.")}
-    assert line.startswith("engine.readers.errors.FormatError: 'logs/bad.csv' in workspace 'dfs', line 100001: ")
+    (line,) = {line for line in failure.splitlines() if line.startswith("engine.readers.reader_errors.")}
+    assert line.startswith("engine.readers.reader_errors.FormatError: 'logs/bad.csv' in workspace 'dfs', line 100001: ")
     assert "the bytes are not UTF-8" in line
 
 

@@ -14,7 +14,7 @@ from engine.errors import (
     UnreadableFileError,
     ValueConversionError,
 )
-from engine.readers.errors import one_line
+from engine.readers.reader_errors import one_line
 from engine.spark import FilteringScanReader
 
 PREFIX = "engine.error_report.ScanError: "

@@ -23,7 +23,7 @@ from gateway.errors import (
 )
 from gateway.messages.error_status import error_info, error_status, is_jvm
 from gateway.messages.requests import index_request, read_request
-from gateway.tables.errors import AlreadyExistsError
+from gateway.tables.table_errors import AlreadyExistsError
 
 PYTHON = "_SPARK_CONNECT_PYTHON spark/4.3.0 os/linux python/3.11.7"
 SCALA = "_SPARK_CONNECT_SCALA spark/4.3.0 scala/2.13.18 jvm/17.0.15 os/linux"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-import engine.readers.errors
+import engine.readers.reader_errors
 import engine.readers.registry
 import engine.spark  # noqa: F401 - defines conditions
 import gateway.errors

@@ -20,7 +20,7 @@ from gateway.tables.changes import (
     take_over,
     undo,
 )
-from gateway.tables.errors import ChangeTakenError, StatementStartedError
+from gateway.tables.table_errors import ChangeTakenError, StatementStartedError
 from tests.records import a_record
 from workspace.identifiers import ReplicaId, TableUuid
 from workspace.record_changes import add_answer, find_answer, put_table, remove_writes

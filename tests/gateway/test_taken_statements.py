@@ -21,10 +21,10 @@ from gateway.messages.identity import Identity
 from gateway.operations.drain import Drain
 from gateway.sessions.adoption import find_abandoned
 from gateway.stored_tables.table_plans import ROWS_WRITTEN
-from gateway.tables.errors import ChangeTakenError
 from gateway.tables.execution import StatementExecutor
 from gateway.tables.followed_statements import FollowedStatements
 from gateway.tables.permanent_tables import PermanentTables
+from gateway.tables.table_errors import ChangeTakenError
 from tests.records import a_record
 from workspace.files.leases import FileLeases
 from workspace.files.session_locations import FileSessionLocations

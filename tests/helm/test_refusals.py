@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lodge.errors import SettingError
+from lodge.command_errors import SettingError
 from lodge.settings import ServeSettings
 from tests.helm.chart import BACKEND, CERTIFIED, CHART, MINIMAL, Helm, HelmError, Values, configuration, with_values
 from tests.helm.settings import read_settings

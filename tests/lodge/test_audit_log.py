@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lodge.audit_log import audit_destination, open_audit_log
-from lodge.errors import StartError
+from lodge.command_errors import StartError
 from lodge.settings import ReapSettings, ServeSettings
 
 

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from lodge.authentication import check_listen_address, check_method_changes, log_risks, method_list, open_methods
 from lodge.authentication_settings import CertificateSettings, JwtSettings, KubernetesSettings, TokensSettings
-from lodge.errors import SettingError
+from lodge.command_errors import SettingError
 from lodge.settings import ServeSettings
 from tests.identity.provider import IdentityProvider
 from tests.lodge.arguments import read

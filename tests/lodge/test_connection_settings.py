@@ -8,8 +8,8 @@ import structlog
 from gateway.connections.backend_credentials import BackendAccess
 from gateway.connections.listener import ConnectionLimits, ServerTls
 from gateway.connections.tls import TlsFiles
+from lodge.command_errors import SettingError
 from lodge.connections import backend_access, connection_limits, server_tls
-from lodge.errors import SettingError
 from lodge.reaper_process import environment_for
 from lodge.settings import ReapSettings
 from lodge.workspace_settings import workspaces_from

@@ -15,8 +15,8 @@ import pyspark
 import pytest
 from pyspark.sql.connect.session import SparkSession
 
+from lodge.command_errors import StartError
 from lodge.embedded_spark import embedded_spark
-from lodge.errors import StartError
 from tests.cluster.processes import children_of, is_running
 from tests.fixture_types import Eventually
 from tests.quick_java import QUICK_JAVA_OPTIONS

@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from lodge.errors import SettingError, StartError
+from lodge.command_errors import SettingError, StartError
 from lodge.impersonation import check_impersonation
 from lodge.settings import ServeSettings
 from lodge.workspace_settings import workspaces_from

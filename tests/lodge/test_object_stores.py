@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lodge.errors import SettingError
+from lodge.command_errors import SettingError
 from lodge.impersonation import check_impersonation
 from lodge.reaper_process import environment_for
 from lodge.settings import ReapSettings

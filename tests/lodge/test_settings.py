@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config import Limits
-from lodge.errors import SettingError
+from lodge.command_errors import SettingError
 from lodge.reaper_process import environment_for
 from lodge.serve import config_for
 from lodge.settings import ReapSettings

@@ -27,8 +27,8 @@ from gateway.sessions.record_updates import RecordUpdates
 from gateway.sessions.registry import Sessions
 from gateway.sessions.replica_lease import ReplicaLease
 from gateway.tables import execution
-from gateway.tables.errors import ChangeTakenError
 from gateway.tables.records import TableRecords
+from gateway.tables.table_errors import ChangeTakenError
 from gateway.tables.undo import Undo
 from gateway.tables.view_sync import ViewSync
 from reaper.decisions import Snapshot

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 from engine.packing import pack
 from engine.readers.columnar.columnar_file import ColumnarFile
-from engine.readers.columnar.reader import ColumnarReader, open_columnar
+from engine.readers.columnar.columnar_reader import ColumnarReader, open_columnar
 from engine.readers.columnar.type_mapping import scan_schema
-from engine.readers.errors import format_errors
+from engine.readers.reader_errors import format_errors
 from engine.scan.reader import RowBatchReader, SourceFile
 from engine.schema import TupleSchema
 

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from engine.arrow_types import is_any_list
 from engine.context import ErrorContext
 from engine.errors import ValueConversionError
-from engine.readers.errors import FormatError, one_line
+from engine.readers.reader_errors import FormatError, one_line
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 
 _SIMPLE: Final[dict[pa.DataType, pa.DataType]] = {

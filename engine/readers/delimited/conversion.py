@@ -27,7 +27,7 @@ from pyarrow import csv
 
 from engine.arrow_types import EMPTY_TEXT, characters
 from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, ByteArray
-from engine.readers.delimited.options import Dialect
+from engine.readers.delimited.delimited_options import Dialect
 from engine.result_set.conversion.casts import check_floats
 from engine.result_set.conversion.decimals import cast_decimals
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import ClassVar
 
 from engine.errors import FileError
+from engine.readers.delimited.delimited_options import DelimitedOptions, Dialect, is_splittable
+from engine.readers.delimited.delimited_reader import DelimitedReader
 from engine.readers.delimited.header import read_header
-from engine.readers.delimited.options import DelimitedOptions, Dialect, is_splittable
-from engine.readers.delimited.reader import DelimitedReader
 from engine.readers.delimited.rows import ParsedRows, RowBlocks
 from engine.readers.lines import BLOCK_BYTES, LineBlocks
 from engine.readers.splits import split_by_bytes

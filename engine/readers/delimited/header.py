@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from engine.errors import DuplicateColumnError
 from engine.readers.byte_arrays import LINE_FEED, as_byte_array, find
-from engine.readers.delimited.options import DelimitedOptions, Dialect
+from engine.readers.delimited.delimited_options import DelimitedOptions, Dialect
 from engine.readers.delimited.rows import parse
 from engine.readers.lines import Block, LineBlocks, LinePositions
 from engine.scan.reader import SourceFile

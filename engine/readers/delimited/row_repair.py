@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from engine.errors import ValueConversionError
 from engine.readers.delimited.conversion import ColumnPlan, convert_values, failing_values
-from engine.readers.delimited.options import DelimitedOptions, RaggedPolicy
+from engine.readers.delimited.delimited_options import DelimitedOptions, RaggedPolicy
 from engine.readers.delimited.rows import ParsedRows
-from engine.readers.errors import FormatError
 from engine.readers.lines import LinePositions
 from engine.readers.malformed_policy import MalformedPolicy
+from engine.readers.reader_errors import FormatError
 
 _log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, ByteArray, contains, contains_pair
-from engine.readers.delimited.options import Dialect
+from engine.readers.delimited.delimited_options import Dialect
 from engine.readers.lines import Block, LineBlocks, LinePositions
 
 Offsets = np.ndarray[Any, np.dtype[np.intp]]

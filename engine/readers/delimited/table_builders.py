@@ -11,8 +11,8 @@ from engine.arrow_types import EMPTY_TEXT, text_array
 from engine.context import ErrorContext
 from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, ByteArray, as_byte_array, contains
 from engine.readers.delimited.conversion import ColumnPlan, convert_block
+from engine.readers.delimited.delimited_options import DelimitedOptions, Dialect
 from engine.readers.delimited.header import COLUMNS
-from engine.readers.delimited.options import DelimitedOptions, Dialect
 from engine.readers.delimited.row_repair import RowRepair
 from engine.readers.delimited.rows import ParsedRows, PlainRows, parse
 from engine.readers.lines import LinePositions

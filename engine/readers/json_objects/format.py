@@ -5,12 +5,12 @@ from contextlib import closing, contextmanager
 from typing import ClassVar
 
 from engine.context import ErrorContext
+from engine.readers.json_objects.json_options import JsonOptions, Layout
+from engine.readers.json_objects.json_reader import JsonReader
 from engine.readers.json_objects.layout import detect_layout
 from engine.readers.json_objects.line_template import KnownLines
 from engine.readers.json_objects.object_blocks import open_objects
 from engine.readers.json_objects.object_parser import ObjectParser
-from engine.readers.json_objects.options import JsonOptions, Layout
-from engine.readers.json_objects.reader import JsonReader
 from engine.readers.lines import BLOCK_BYTES, Block
 from engine.readers.splits import split_by_bytes
 from engine.readers.stream import UTF_8

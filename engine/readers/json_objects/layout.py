@@ -3,7 +3,7 @@
 import codecs
 import json
 
-from engine.readers.json_objects.options import JsonOptions, Layout
+from engine.readers.json_objects.json_options import JsonOptions, Layout
 from engine.readers.json_objects.values import skip_white_space
 from engine.readers.stream import TextStream
 from engine.scan.reader import SourceFile

@@ -6,11 +6,11 @@ from typing import Any
 
 from engine.context import ErrorContext
 from engine.errors import DuplicateColumnError
-from engine.readers.errors import FormatError
 from engine.readers.json_objects.positions import RowPositions
 from engine.readers.json_objects.values import Row, not_an_object, not_utf_8, parse_values, text_of
 from engine.readers.lines import Block
 from engine.readers.malformed_policy import MalformedPolicy
+from engine.readers.reader_errors import FormatError
 
 _log = logging.getLogger(__name__)
 

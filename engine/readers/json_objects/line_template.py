@@ -28,9 +28,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.readers.byte_arrays import LINE_FEED, ByteArray, as_byte_array, find_last, is_utf_8
+from engine.readers.json_objects.json_options import JsonOptions, TypeConflictPolicy
 from engine.readers.json_objects.layout import SCANNER
 from engine.readers.json_objects.object_parser import ObjectParser
-from engine.readers.json_objects.options import JsonOptions, TypeConflictPolicy
 from engine.readers.json_objects.rounding import may_have_rounded
 from engine.readers.json_objects.types import DOUBLE, INTEGER, LONG_INTEGER, TEXT
 from engine.readers.json_objects.values import MAX_DEPTH

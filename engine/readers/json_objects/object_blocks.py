@@ -17,12 +17,12 @@ from typing import Protocol
 
 from engine.context import ErrorContext
 from engine.readers.byte_arrays import as_byte_array
-from engine.readers.errors import FormatError, RowTooLongError
+from engine.readers.json_objects.json_options import JsonOptions, Layout
 from engine.readers.json_objects.layout import SCANNER, is_truncated, peek_layout
-from engine.readers.json_objects.options import JsonOptions, Layout
 from engine.readers.json_objects.positions import ObjectPositions, RowPositions
 from engine.readers.json_objects.values import not_an_object, not_utf_8, skip_white_space, too_deep
 from engine.readers.lines import BLOCK_BYTES, Block, LineBlocks
+from engine.readers.reader_errors import FormatError, RowTooLongError
 from engine.readers.stream import TextStream
 from engine.scan.reader import SourceFile
 

@@ -27,10 +27,9 @@ from pyarrow import json
 from engine.context import ErrorContext
 from engine.errors import DuplicateColumnError, SchemaConflictError
 from engine.readers.byte_arrays import LINE_FEED, ByteArray, count, find, find_last
-from engine.readers.errors import FormatError
 from engine.readers.json_objects.arrow_safety import safe_lines
+from engine.readers.json_objects.json_options import JsonOptions, TypeConflictPolicy
 from engine.readers.json_objects.line_parser import LineParser
-from engine.readers.json_objects.options import JsonOptions, TypeConflictPolicy
 from engine.readers.json_objects.positions import RowPositions
 from engine.readers.json_objects.rounding import has_unsafe_decimals, may_have_rounded
 from engine.readers.json_objects.sparse_lines import LONG_LINE_BYTES, MAX_CELLS, count_names, is_sparse
@@ -49,6 +48,7 @@ from engine.readers.json_objects.value_converter import ValueConverter
 from engine.readers.json_objects.values import Row
 from engine.readers.lines import Block
 from engine.readers.malformed_policy import MalformedPolicy
+from engine.readers.reader_errors import FormatError
 from engine.schema import LATE, TupleSchema, fold_case
 
 _SAMPLE_BYTES = 16 * 1024

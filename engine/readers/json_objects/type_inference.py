@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from engine.context import ErrorContext
 from engine.errors import ValueConversionError
-from engine.readers.json_objects.options import TypeConflictPolicy
+from engine.readers.json_objects.json_options import TypeConflictPolicy
 from engine.readers.json_objects.positions import RowPositions
 from engine.readers.json_objects.types import DOUBLE, INTEGER, LONG_INTEGER, TEXT, TypeMerger, join_names
 from engine.readers.json_objects.values import MAX_DEPTH, Number, Row, too_deep

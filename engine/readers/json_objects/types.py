@@ -23,7 +23,7 @@ import pyarrow as pa
 from engine.arrow_types import inner_fields
 from engine.context import ErrorContext
 from engine.errors import DuplicateColumnError, SchemaConflictError
-from engine.readers.json_objects.options import TypeConflictPolicy
+from engine.readers.json_objects.json_options import TypeConflictPolicy
 from engine.schema import LATE, TupleSchema, fold_case
 
 INTEGER: Final = pa.int64()

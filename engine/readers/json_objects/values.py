@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.context import ErrorContext
 from engine.errors import DuplicateColumnError
-from engine.readers.errors import FormatError
+from engine.readers.reader_errors import FormatError
 from engine.schema import fold_case
 
 MAX_DEPTH = 100

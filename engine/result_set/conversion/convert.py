@@ -44,7 +44,7 @@ from engine.arrow_types import is_text
 from engine.context import ErrorContext
 from engine.errors import NOWHERE, SchemaConflictError, ValueConversionError
 from engine.result_set.conversion.casts import cast_values, decode
-from engine.result_set.conversion.errors import NoConversionError, RefusedError
+from engine.result_set.conversion.conversion_errors import NoConversionError, RefusedError
 from engine.result_set.conversion.nested_arrays import convert_nested, fill_nulls
 
 

@@ -17,7 +17,7 @@ from engine.arrow_types import inner_fields, is_bytes, is_text
 from engine.context import ErrorContext
 from engine.errors import NOWHERE, ColumnError, SchemaConflictError, ValueConversionError
 from engine.result_set.conversion.casts import cast_values
-from engine.result_set.conversion.errors import NoConversionError, RefusedError
+from engine.result_set.conversion.conversion_errors import NoConversionError, RefusedError
 from engine.schema import DEFAULT_VALUE_KEY
 
 

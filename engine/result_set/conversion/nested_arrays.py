@@ -11,8 +11,8 @@ import pyarrow.types as pt
 
 from engine.arrow_types import inner_fields, is_any_list
 from engine.errors import ColumnError
+from engine.result_set.conversion.conversion_errors import NoConversionError, RefusedError
 from engine.result_set.conversion.defaults import declared_default, has_natural_default, missing_values, natural_default
-from engine.result_set.conversion.errors import NoConversionError, RefusedError
 from engine.schema import TupleSchema
 
 ConvertValues = Callable[[pa.Array, pa.DataType, str], pa.Array]

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from engine.errors import ValueConversionError
+from engine.result_set.conversion.conversion_errors import RefusedError
 from engine.result_set.conversion.convert import convert_values
 from engine.result_set.conversion.decimals import quantize
-from engine.result_set.conversion.errors import RefusedError
 from engine.result_set.writers.column import ColumnContext, ColumnWriter, VectorWriter
 
 

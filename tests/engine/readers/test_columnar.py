@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyarrow import feather, orc, parquet
 
 from engine.errors import DuplicateColumnError, EngineError, ValueConversionError
-from engine.readers.errors import FormatError
+from engine.readers.reader_errors import FormatError
 from engine.scan.row_filter import COMPARISONS, RowFilter
 from tests.engine.file_bytes import write_stream, written
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import DuplicateColumnError, ValueConversionError
-from engine.readers.errors import FormatError
+from engine.readers.reader_errors import FormatError
 
 
 def test_columns_are_text_by_default(memory_file):

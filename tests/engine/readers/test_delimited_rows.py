@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from engine.errors import EngineError, ScanOptionError
-from engine.readers.delimited.reader import DelimitedReader
-from engine.readers.errors import FormatError
+from engine.readers.delimited.delimited_reader import DelimitedReader
+from engine.readers.reader_errors import FormatError
 from engine.scan.scan import Scan, ScanInput, ScanPlan
 
 characters = st.characters(codec="utf-8", exclude_characters="\0")

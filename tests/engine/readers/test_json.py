@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from engine.errors import DuplicateColumnError, EngineError, ScanOptionError, SchemaConflictError, ValueConversionError
 from engine.readers.byte_arrays import as_byte_array
-from engine.readers.errors import FormatError
+from engine.readers.json_objects.json_options import JsonOptions, Layout
+from engine.readers.json_objects.json_reader import JsonReader
 from engine.readers.json_objects.object_blocks import open_objects
 from engine.readers.json_objects.object_parser import ObjectParser, RequestedColumns
-from engine.readers.json_objects.options import JsonOptions, Layout
 from engine.readers.json_objects.positions import ObjectPositions
-from engine.readers.json_objects.reader import JsonReader
 from engine.readers.lines import Block
+from engine.readers.reader_errors import FormatError
 from engine.scan.reader import SourceFile
 from engine.schema import LATE, TupleSchema
 

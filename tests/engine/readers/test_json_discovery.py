@@ -10,9 +10,9 @@ import pytest
 
 from engine.errors import EngineError
 from engine.readers.json_objects.format import JsonFormat
+from engine.readers.json_objects.json_options import JsonOptions, Layout, TypeConflictPolicy
 from engine.readers.json_objects.object_blocks import open_objects
 from engine.readers.json_objects.object_parser import ObjectParser
-from engine.readers.json_objects.options import JsonOptions, Layout, TypeConflictPolicy
 from engine.readers.malformed_policy import MalformedPolicy
 from engine.scan.reader import SourceFile
 from engine.schema import TupleSchema

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from engine.readers.byte_arrays import as_byte_array
-from engine.readers.errors import FormatError
 from engine.readers.json_objects.sparse_lines import count_names, is_sparse
+from engine.readers.reader_errors import FormatError
 
 
 def different(objects: int) -> str:

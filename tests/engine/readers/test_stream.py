@@ -13,7 +13,7 @@ from engine.context import ErrorContext
 from engine.errors import FileChangedError, UnreadableFileError
 from engine.limits import BatchLimits
 from engine.projection.project_list import EVERYTHING
-from engine.readers.errors import FormatError
+from engine.readers.reader_errors import FormatError
 from engine.readers.registry import reader_format
 from engine.scan.reader import SourceFile
 from engine.scan.scan import Scan, ScanInput, ScanPlan

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from engine.errors import LoaderStateError, SchemaConflictError
+from engine.readers.json_objects.json_options import JsonOptions
 from engine.readers.json_objects.object_blocks import ObjectBlocks, open_objects
 from engine.readers.json_objects.object_parser import Attempt, ObjectParser, RequestedColumns
-from engine.readers.json_objects.options import JsonOptions
 from engine.readers.lines import BLOCK_BYTES, Block
 from engine.readers.read_ahead import map_ahead
 from engine.result_set.loader import ResultSetLoader

@@ -21,8 +21,8 @@ import pyarrow as pa
 from engine.context import ErrorContext
 from engine.errors import LoaderStateError
 from engine.readers.delimited.conversion import ColumnPlan, is_direct
+from engine.readers.delimited.delimited_options import DelimitedOptions, Dialect, EmptyValue
 from engine.readers.delimited.header import COLUMNS, Header, read_header
-from engine.readers.delimited.options import DelimitedOptions, Dialect, EmptyValue
 from engine.readers.delimited.rows import ParsedRows, PlainRows, RowBlocks
 from engine.readers.delimited.table_builders import ArrayTableBuilder, HeaderTableBuilder, TableBuilder, context_of
 from engine.readers.lines import BLOCK_BYTES, LineBlocks, LinePositions

@@ -216,7 +216,7 @@ class Gateway:
         renewal_seconds = config.lease_duration_seconds / 3
         idle_check_seconds = min(max(config.session_idle_timeout_seconds / 4, 0.1), 10.0)
         self._tasks = [
-            asyncio.create_task(_repeat(self._sessions.end_idle, idle_check_seconds, "idle_watch_failed")),
+            asyncio.create_task(_repeat(self._sessions.idle.end, idle_check_seconds, "idle_watch_failed")),
             asyncio.create_task(_repeat(self._read_roots, renewal_seconds, "roots_not_read")),
             asyncio.create_task(_repeat(self._reload_credentials, _CREDENTIALS_SECONDS, "credentials_not_reloaded")),
         ]

@@ -26,7 +26,6 @@ Source: [architecture "Gateway"], [architecture "Session records, leases and the
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence, Set
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from weakref import WeakValueDictionary
@@ -40,7 +39,8 @@ from gateway.blocking_work.futures import for_each, retrieve_error
 from gateway.blocking_work.storage import Storage
 from gateway.errors import SESSION_CLOSED, GatewayError, no_backend, not_impersonated, session_closed
 from gateway.messages.requests import SessionKey
-from gateway.sessions.backend_calls import Activity, find_activity, release_session
+from gateway.sessions.backend_calls import release_session
+from gateway.sessions.idle_sessions import IdleSessions, log_failure
 from gateway.sessions.lease_thread import LeaseThread
 from gateway.sessions.loop_monitor import LoopMonitor
 from gateway.sessions.os_users import find_owner
@@ -57,12 +57,6 @@ from workspace.records import Phase
 from workspace.storage_paths import StoragePath
 
 _CONCURRENT_UPDATES = 16
-_FEWEST_LISTED = 100
-"""The number of idle sessions from which their records are listed at once instead of read one by one."""
-
-_IDLE_PASS_SECONDS = 10.0
-"""How long the end of idle sessions waits for a backend."""
-
 _STOP_SECONDS = 3.0
 
 log = structlog.get_logger(__name__)
@@ -84,6 +78,7 @@ class Sessions:
     Attributes:
         replica: The name of this replica.
         peers: The other replicas.
+        idle: Ends idle sessions.
     """
 
     def __init__(
@@ -103,7 +98,7 @@ class Sessions:
         self.replica = replica
         self._storage = storage
         self._backends = backends
-        self._idle_timeout_seconds = idle_timeout_seconds
+        self.idle = IdleSessions(self.all, self._list_own_records, self._end_if_idle, idle_timeout_seconds)
         self._impersonation = impersonation
         self._lease = ReplicaLease(replica, storage, lease_duration_seconds)
         self.peers = Peers(replica, storage, lease_duration_seconds)
@@ -112,7 +107,6 @@ class Sessions:
         self._lease_thread = LeaseThread(self._lease, lease_duration_seconds, self._settle_soon)
         self._is_renewing = self._is_leaving = False
         self._settling: asyncio.Task[None] | None = None
-        self._idle_passes: dict[Backend, asyncio.Task[None]] = {}
         self._served: dict[SessionKey, Session] = {}
         self._by_record: dict[RecordName, Session] = {}
         self._opening: dict[tuple[SessionKey, bool], asyncio.Task[Session]] = {}
@@ -374,52 +368,6 @@ class Sessions:
             await release_session(session)
             await self._records.end(session, reason)
 
-    async def end_idle(self) -> None:
-        """End all sessions that have reached the idle timeout.
-
-        If another replica also serves an idle session, the session does not end. This replica only leaves the session.
-
-        If a backend does not respond, its sessions continue for a second idle timeout, because the backend may still be
-        running their operations. If the backend reports a running operation in this time, the idle time starts again.
-
-        If a backend answers slowly, its sessions end in the background. Other backends do not wait for it.
-        """
-        self._idle_passes = {backend: one for backend, one in self._idle_passes.items() if not one.done()}
-        idle: dict[Backend, list[Session]] = {}
-        for session in self.all():
-            if session.backend not in self._idle_passes and session.is_idle(self._idle_timeout_seconds):
-                idle.setdefault(session.backend, []).append(session)
-        records = dict[RecordName, StoredRecord]()
-        if sum(map(len, idle.values())) >= _FEWEST_LISTED:
-            with _log_failure():
-                records = await self._records.list_own()
-
-        started = {
-            backend: asyncio.create_task(self._end_idle_of_backend(sessions, records))
-            for backend, sessions in idle.items()
-        }
-        self._idle_passes |= started
-        if started:
-            await asyncio.wait(started.values(), timeout=_IDLE_PASS_SECONDS)
-
-    async def _end_idle_of_backend(self, sessions: Sequence[Session], records: dict[RecordName, StoredRecord]) -> None:
-        """End the idle sessions of one backend. If the backend does not respond to a check, no other checks follow.
-
-        Args:
-            sessions: The sessions.
-            records: Known records of sessions, which are removed when they are used. Other records are read.
-        """
-        is_unreachable = False
-
-        async def end(session: Session) -> None:
-            nonlocal is_unreachable
-            with session.log_context(), _log_failure():
-                activity = Activity.UNREACHABLE if is_unreachable else await find_activity(session)
-                is_unreachable = activity is Activity.UNREACHABLE
-                await self._end_if_idle(session, activity, records.pop(session.record_name, None))
-
-        await for_each(sessions, end, workers=_CONCURRENT_UPDATES)
-
     async def leave_all(self, *, end: bool) -> None:
         """Stop serving all sessions, because the replica stops.
 
@@ -430,10 +378,10 @@ class Sessions:
             end: Whether to end the sessions because their backends stop too.
         """
         self._is_leaving = True
-        background = [*self._idle_passes.values(), *([] if self._settling is None else [self._settling])]
-        for task in background:
-            task.cancel()
-        await asyncio.gather(*background, return_exceptions=True)
+        await self.idle.stop()
+        if self._settling is not None:
+            self._settling.cancel()
+            await asyncio.gather(self._settling, return_exceptions=True)
 
         async def end_session(session: Session) -> None:
             try:
@@ -483,11 +431,11 @@ class Sessions:
         """
 
         async def rejoin(session: Session) -> None:
-            with session.log_context(), _log_failure():
+            with session.log_context(), log_failure():
                 await self._rejoin(session)
 
         async def apply(update: PendingUpdate) -> None:
-            with _log_failure():
+            with log_failure():
                 async with self._lock(update.record):
                     await self._apply(update)
                     self._pending.discard(update)
@@ -520,15 +468,14 @@ class Sessions:
         else:
             await self._end_or_leave(session, "retry of an earlier end")
 
-    async def _end_if_idle(self, session: Session, activity: Activity, known: StoredRecord | None) -> None:
-        if activity is Activity.POSSIBLE:
-            session.last_active_seconds = time.monotonic()
-            return
-        timeout_seconds = self._idle_timeout_seconds * (2 if activity is Activity.UNREACHABLE else 1)
+    async def _end_if_idle(self, session: Session, timeout_seconds: float, known: StoredRecord | None) -> None:
         async with self._lock(session.record_name):
             if session.is_idle(timeout_seconds) and self._served.get(session.key) is session:
                 with self._stop_serving(session):
                     await self._end_or_leave(session, IDLE, known)
+
+    async def _list_own_records(self) -> dict[RecordName, StoredRecord]:
+        return await self._records.list_own()
 
     async def _end_or_leave(self, session: Session, reason: str, known: StoredRecord | None = None) -> None:
         """End a session for all replicas, or only leave it if another replica serves it."""
@@ -638,12 +585,3 @@ class Sessions:
 
 def _record_name(key: SessionKey) -> RecordName:
     return record_name(key.principal, key.client_session_id)
-
-
-@contextmanager
-def _log_failure() -> Iterator[None]:
-    """Log an error that the block raises, and suppress it. The caller retries later."""
-    try:
-        yield
-    except (GatewayError, RecordError) as error:
-        log.warning("session_not_settled", reason=str(error))

@@ -248,7 +248,7 @@ async def test_session_is_not_ended_after_a_lapse(replica: Replica, monkeypatch:
 async def test_guarantee_6_opening_waits_until_the_session_is_left(replica: Replica) -> None:
     session = await replica.sessions.open(new_key())
     replica.records.gate = threading.Event()
-    leaving = asyncio.create_task(replica.sessions.end_idle())
+    leaving = asyncio.create_task(replica.sessions.idle.end())
     while replica.sessions.find(session.key) is not None:  # noqa: ASYNC110 - another task stops serving it
         await asyncio.sleep(0.01)
     opening = asyncio.create_task(replica.sessions.open(session.key))
@@ -284,12 +284,12 @@ async def test_sessions_of_unreachable_backend_end_after_second_idle_timeout(rep
     replica.backend.is_unreachable = True
     for session in sessions:
         session.last_active_seconds -= 3600.0
-    await replica.sessions.end_idle()
+    await replica.sessions.idle.end()
     assert len(replica.sessions.all()) == 40, "they may have running operations"
     assert replica.backend.calls.count("GetStatus") < 40, "one check shows that the backend does not respond"
     for session in sessions:
         session.last_active_seconds -= 3600.0
-    await replica.sessions.end_idle()
+    await replica.sessions.idle.end()
     assert not replica.sessions.all()
     assert not replica.records.list()
 
@@ -302,7 +302,7 @@ async def test_end_of_idle_sessions_does_not_wait_for_a_slow_backend(
     replica.backend.may_answer.clear()
     for _ in range(2):
         async with asyncio.timeout(5):
-            await replica.sessions.end_idle()
+            await replica.sessions.idle.end()
     assert replica.backend.calls == ["GetStatus"], "the first check continues"
     replica.backend.may_answer.set()
     async with asyncio.timeout(DEADLINE_SECONDS):
@@ -314,7 +314,7 @@ async def test_end_of_idle_sessions_does_not_wait_for_a_slow_backend(
 async def test_guarantee_6_failed_leave_is_retried(replica: Replica, loses_answers: bool) -> None:
     await replica.sessions.open(new_key())
     replica.records.is_unavailable, replica.records.loses_answers = not loses_answers, loses_answers
-    await replica.sessions.end_idle()
+    await replica.sessions.idle.end()
     replica.records.is_unavailable = replica.records.loses_answers = False
     await renew_until(replica, lambda: replica.holders() in ([], [set()]), "the record no longer names this replica")
 

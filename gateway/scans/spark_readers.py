@@ -137,23 +137,13 @@ def split_files(
         schemas: The encoded schemas of the files.
         formats: The formats that Spark may read.
     """
-    format_ = next((one for one in FORMATS if any(file.path.endswith(f".{one}") for file in files)), None)
-    is_possible = not scan.source.is_remote and scan.options.format in (None, format_) and len(schemas) == len(files)
+    format_ = _choose_format(scan, files, formats)
     of_path = [one for one in selected if is_implicit(one)]
     of_files = TupleSchema(one for one in selected if not is_implicit(one))
-    if format_ not in formats or format_ is None or not is_possible or not len(selected):
+    if format_ is None or not len(selected) or len(schemas) != len(files) or not all(map(_may_be_read, of_files)):
         return None
-    if not all(_has_spark_type(one.type) and fold_case(one.name) != _METADATA for one in of_files):
-        return None
-    is_same = {schema: reads_same(of_files, decode_schema(schema), format_) for schema in set(schemas)}
-    eligible = [
-        file
-        for file, schema in zip(files, schemas, strict=True)
-        if is_same[schema] and file.is_settled and _has_plain_name(file, format_)
-    ]
-    if len(eligible) < len(files) or len(files) > FEW_FILES:
-        eligible = [file for file in eligible if file.size_bytes >= MIN_FILE_BYTES]
-    if not eligible or len(eligible) > MAX_FILES or not has_same_path_columns(scan, eligible, of_path):
+    eligible = _find_eligible(of_files, files, schemas, format_)
+    if not 0 < len(eligible) <= MAX_FILES or not has_same_path_columns(scan, eligible, of_path):
         return None
     protected = ProtectedFiles(scan.source)
     if _PLAIN_PATH.fullmatch(str(protected.root)) is None or protected.root == Path("/"):
@@ -163,6 +153,33 @@ def split_files(
     of_engine = [file for file in files if file.path not in chosen]
     paths = PathColumns.of(scan, str(protected.root), format_, of_path)
     return FileSplit(format_, paths, of_spark, of_engine) if of_spark else None
+
+
+def _choose_format(scan: FileScan, files: Sequence[ListedFile], formats: Collection[str]) -> str | None:
+    """Return the format of the files that Spark may read. None if the engine reads all files."""
+    found = next((one for one in FORMATS if any(file.path.endswith(f".{one}") for file in files)), None)
+    is_possible = not scan.source.is_remote and scan.options.format in (None, found)
+    return found if is_possible and found in formats else None
+
+
+def _may_be_read(column: pa.Field) -> bool:
+    """Return whether Spark's readers know the type of a column, and do not have a column of their own for its name."""
+    return _has_spark_type(column.type) and fold_case(column.name) != _METADATA
+
+
+def _find_eligible(
+    columns: TupleSchema, files: Sequence[ListedFile], schemas: Sequence[bytes], format_: str
+) -> Sequence[ListedFile]:
+    """Return the files that Spark reads as the engine does, and in which it is faster."""
+    is_same = {schema: reads_same(columns, decode_schema(schema), format_) for schema in set(schemas)}
+    eligible = [
+        file
+        for file, schema in zip(files, schemas, strict=True)
+        if is_same[schema] and file.is_settled and _has_plain_name(file, format_)
+    ]
+    if len(eligible) < len(files) or len(files) > FEW_FILES:
+        eligible = [file for file in eligible if file.size_bytes >= MIN_FILE_BYTES]
+    return eligible
 
 
 def reads_same(selected: TupleSchema, file: TupleSchema, format_: str) -> bool:

@@ -57,7 +57,7 @@ class Rate:
     def seconds_left(self, caller: str) -> float:
         """Return how long the current window of a caller lasts."""
         window = self._current(caller)
-        return 0.0 if window is None else window.ends_at - self._timer()
+        return 0.0 if window is None else max(0.0, window.ends_at - self._timer())
 
     def _current(self, caller: str) -> _Window | None:
         window = self._windows.get(caller)

@@ -236,7 +236,9 @@ class SqlTextResolver:
             clauses = find_using_clauses(tokenize(text, self._dialect), FORMAT)
         except TableOptionsError as error:
             raise ParseError(f"{error} (pos {error.start})") from error
-        if clauses and self._dialect.escaped_string_literals:
+        if not clauses:
+            return text
+        if self._dialect.escaped_string_literals:
             raise GatewayError(
                 "LODGE_SCAN_OPTIONS",
                 "22023",

@@ -8,12 +8,13 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.sql.lexer import TokenKind, tokenize
+from gateway.sql.identifier_clauses import resolve_identifier_clauses
+from gateway.sql.lexer import DEFAULT_DIALECT, TokenKind, tokenize
+from gateway.sql.parameters import Parameters
 from gateway.sql.string_literals import read_string
 from gateway.sql.table_walk import TableWalk
 from workspace.name_comparison import comparable_name
 
-_BEFORE_TABLE_OR_VIEW = ("VIEW", "REFRESH")
 _BEFORE_FILE = frozenset({"LOCATION", "INPATH", "PATH", "DIRECTORY", "JAR", "FILE", "ARCHIVE"})
 FILE_FORMATS = frozenset(
     {"parquet", "csv", "json", "orc", "text", "avro", "xml", "binaryfile", "delta", "iceberg", "lodge"}
@@ -40,11 +41,13 @@ def find_named_objects(sql: str) -> NamedInText:
     tokens = tokenize(sql)
     tables: dict[str, None] = {}
     files: dict[str, None] = {}
-    walk = TableWalk(tokens, _BEFORE_TABLE_OR_VIEW)
+    names, _ = resolve_identifier_clauses(tokens, Parameters.of_statement(sql), DEFAULT_DIALECT)
+    walk = TableWalk(names, with_views=True)
     for name in walk.names():
-        if not name.is_table or walk.is_symbol(name.end, "("):
+        is_function = name.in_from and walk.is_symbol(name.end, "(")
+        if not name.is_table or is_function:
             continue
-        parts = [token.value for token in tokens[name.position : name.end : 2]]
+        parts = [token.value for token in names[name.position : name.end : 2]]
         if len(parts) == 2 and parts[0].lower() in FILE_FORMATS:
             files[parts[1]] = None
         else:

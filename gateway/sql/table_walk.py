@@ -9,7 +9,7 @@ Source: [spark-sql-grammar fromClause], [spark-sql-grammar relation], [spark-sql
 [spark-sql-grammar compoundStatement].
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -18,7 +18,11 @@ from gateway.sql.lexer import Token, TokenKind, match_brackets
 from workspace.name_comparison import comparable_name
 
 _BEFORE_TABLE = frozenset({"FROM", "JOIN", "INTO", "TABLE", "OVERWRITE", "UPDATE", "DESCRIBE", "DESC", "USING"})
+_ENDS_BEFORE_TABLE = frozenset({"INTO", "OVERWRITE", "UPDATE"})
+_IN_FROM = frozenset({"FROM", "JOIN", "USING"})
 _SKIPPED_BEFORE_TABLE = frozenset({"EXTENDED", "FORMATTED", "LATERAL", "IF", "NOT", "EXISTS"})
+_BEFORE_STATEMENT = frozenset({"BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT", "EXPLAIN"})
+_BEFORE_VIEW = frozenset({"CREATE", "REPLACE", "TEMPORARY", "TEMP", "DROP", "ALTER", "MATERIALIZED"})
 _OTHER_OBJECTS = frozenset({"FUNCTION", "DATABASE", "SCHEMA", "NAMESPACE", "CATALOG", "QUERY", "DIRECTORY", "LOCAL"})
 _SHOWN_OF_TABLE = frozenset({"COLUMNS", "PARTITIONS", "TBLPROPERTIES"})
 _BEFORE_DEFINITION = frozenset({"AS", "WITH", "RECURSIVE", "FOR", "DECLARE", "VARIABLE"})
@@ -28,8 +32,9 @@ _ENDS_FROM = frozenset(
     | {"QUALIFY", "UNION", "INTERSECT", "EXCEPT", "MINUS", "SET", "VALUES", "VIEW"}
 )
 _BEFORE_BY = frozenset({"GROUP", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE"})
-_AFTER_ALIAS = frozenset({"JOIN", "CROSS", "INNER", "NATURAL", "FULL", "ANTI", "SEMI", "ON", "USING"})
-_SIDES = frozenset({"LEFT", "RIGHT"})
+_AFTER_ALIAS = frozenset({"JOIN", "ON", "USING", "INSERT"})
+_BEFORE_JOIN = frozenset({"CROSS", "INNER", "NATURAL", "FULL", "ANTI", "SEMI", "LEFT", "RIGHT", "OUTER"})
+_OPERATORS = frozenset({"AND", "OR", "NOT", "IS", "IN", "LIKE", "ILIKE", "RLIKE", "BETWEEN", "DIV", "COLLATE"})
 _CALLS_WITH_FROM = frozenset({"EXTRACT", "TRIM", "SUBSTRING", "SUBSTR", "OVERLAY"})
 
 
@@ -41,12 +46,14 @@ class FoundName(NamedTuple):
         end: The index after its last token.
         is_table: Whether a table is expected in its place.
         in_hint: Whether it is in a hint.
+        in_from: Whether it is in a ``FROM`` clause, in which a function can be in the place of a table.
     """
 
     position: int
     end: int
     is_table: bool
     in_hint: bool
+    in_from: bool = False
 
 
 @dataclass(slots=True)
@@ -77,7 +84,8 @@ class TableWalk:
 
     Args:
         tokens: All tokens of the text.
-        before_table: Further keywords that are followed by a table.
+        with_views: Whether the names of views in ``CREATE VIEW`` and the like are tables too, and those after
+            ``REFRESH``.
 
     Attributes:
         definitions: The names that the text has defined so far: aliases, common table expressions, and in scripts
@@ -86,9 +94,9 @@ class TableWalk:
         aliases: The aliases of tables among them, except those that are the same as the name of the table.
     """
 
-    def __init__(self, tokens: Sequence[Token], before_table: Collection[str] = ()) -> None:
+    def __init__(self, tokens: Sequence[Token], *, with_views: bool = False) -> None:
         self._tokens = tokens
-        self._before_table = _BEFORE_TABLE.union(before_table)
+        self._with_views = with_views
         self._frames = [_Frame()]
         self.definitions = set[str]()
         self.common_tables = set[str]()
@@ -106,9 +114,9 @@ class TableWalk:
                 if token.is_name:
                     yield FoundName(position, end, is_table=False, in_hint=True)
             else:
-                is_expected = self._frames[-1].expects_table
+                is_expected, in_from = self._frames[-1].expects_table, self._frames[-1].in_from
                 if self._step(position, end):
-                    yield FoundName(position, end, is_table=is_expected, in_hint=False)
+                    yield FoundName(position, end, is_table=is_expected, in_hint=False, in_from=in_from)
             position = end
 
     @cached_property
@@ -185,20 +193,34 @@ class TableWalk:
     def _visit_word(self, position: int) -> bool:
         """Update the frames for a word that may be a keyword. Return whether it is a name."""
         frame, word = self._frames[-1], self._keyword(position)
-        if word in self._before_table or self._is_before_shown_table(position):
+        is_alias = (frame.in_from or frame.merges) and frame.after_item and word not in _IN_FROM
+        is_alias |= word in {"DESC", "DESCRIBE"} and not self._begins_statement(position)  # or an order
+        if not is_alias and (
+            word in _BEFORE_TABLE or self._is_before_shown_table(position) or self._is_before_view(position)
+        ):
             frame.expects_table = self._is_before_table(position)
-            frame.in_from = frame.in_from or (word == "FROM" and frame.expects_table)
+            frame.in_from = (frame.in_from and word not in _ENDS_BEFORE_TABLE) or (
+                word == "FROM" and frame.expects_table
+            )
             frame.after_item = frame.in_rows = False
         elif word == "VALUES" and frame.expects_table:
             frame.expects_table, frame.in_rows = False, True
         elif (word in _ENDS_FROM and not self._is_alias(position)) or (word == "WHEN" and frame.merges):
             frame.expects_table = frame.in_from = frame.after_item = frame.in_rows = False
+        elif frame.in_rows and word in _OPERATORS and not self._continues_from(position + 1):
+            frame.after_item = False
+        elif frame.in_rows and self._keyword(position - 2) == "INTERVAL":
+            pass
+        elif word == "WITH" and frame.after_item and self.is_symbol(position + 1, "("):
+            pass  # the options of the table
+        elif word == "WITH" and frame.expects_table:  # a query in brackets begins
+            frame.expects_table = frame.in_from = False
         elif frame.expects_table and self._is_before_other_object(position):
             frame.expects_table = False
         elif frame.expects_table and (word in _SKIPPED_BEFORE_TABLE or self._is_before_stream(position)):
             pass
         elif word not in {"AS", *_AFTER_TABLE} or (frame.in_rows and self._continues_from(position + 1)):
-            frame.merges = frame.merges or word == "MERGE"
+            frame.merges = frame.merges or (word == "MERGE" and self._keyword(position + 1) in {"INTO", "WITH"})
             self._visit_name()
             return True
         return False
@@ -206,7 +228,7 @@ class TableWalk:
     def _is_alias(self, position: int) -> bool:
         """Return whether a keyword after a table is its alias. Spark's keywords are not reserved."""
         frame, word = self._frames[-1], self._keyword(position)
-        if not frame.after_item:
+        if not frame.after_item or word == "SELECT":
             return False
         if word in _BEFORE_BY:
             return self._keyword(position + 1) != "BY"
@@ -214,13 +236,18 @@ class TableWalk:
             return True
         if self.is_symbol(position + 1, "("):  # the names of the columns, or an expression
             end = self._closing_brackets.get(position + 1)
-            return end is not None and self._continues_from(end + 1)
+            if end is None or not self._continues_from(end + 1):
+                return False
+            return all(token.is_name or token.is_symbol(",") for token in self._tokens[position + 2 : end])
         return self.at(position + 1) is None or self.is_symbol(position + 1, ");") or self._continues_from(position + 1)
 
     def _continues_from(self, position: int) -> bool:
         """Return whether a ``FROM`` clause goes on after a table."""
-        if self._keyword(position) in _SIDES:
-            return not self.is_symbol(position + 1, "(")
+        while self._keyword(position) in _BEFORE_JOIN:
+            position += 1
+            if self._keyword(position) in _BEFORE_JOIN | {"JOIN"}:
+                continue
+            return False
         return self._keyword(position) in _AFTER_ALIAS or self.is_symbol(position, ",")
 
     def _is_before_other_object(self, position: int) -> bool:
@@ -237,17 +264,26 @@ class TableWalk:
     def _is_before_table(self, position: int) -> bool:
         """Return whether the keyword is followed by a table.
 
-        The exceptions are ``FROM`` in function arguments, ``USING`` in joins, and ``LATERAL VIEW``.
+        The exceptions are ``FROM`` in function arguments and ``USING`` in joins, which are not followed by a table.
         """
         frame, word = self._frames[-1], self._keyword(position)
         if word == "USING":
             return frame.merges
-        if word == "VIEW":
-            return self._keyword(position - 1) != "LATERAL"
         if word != "FROM":
             return True
         in_call = frame.opener is not None and frame.opener.keyword in _CALLS_WITH_FROM
         return not in_call and self._keyword(position - 1) != "DISTINCT"
+
+    def _begins_statement(self, position: int) -> bool:
+        is_first = position == 0 or self.is_symbol(position - 1, ";")
+        return is_first or self._keyword(position - 1) in _BEFORE_STATEMENT
+
+    def _is_before_view(self, position: int) -> bool:
+        """Return whether a view follows, as in ``DROP VIEW v``, or a table as in ``REFRESH t``."""
+        word, before = self._keyword(position), self._keyword(position - 1)
+        if not self._with_views:
+            return False
+        return before in _BEFORE_VIEW if word == "VIEW" else word == "REFRESH" and position == 0
 
     def _is_before_shown_table(self, position: int) -> bool:
         """Return whether a table follows, as in ``SHOW COLUMNS IN t`` or ``LIKE t``."""
@@ -294,4 +330,6 @@ class TableWalk:
         if self.is_symbol(position, ">") and self.is_symbol(position - 1, "|"):
             frame.in_from = False
         frame.expects_table = frame.in_from and not frame.in_rows and self.is_symbol(position, ",")
-        frame.after_item = frame.in_from and self._tokens[position].kind in (TokenKind.NUMBER, TokenKind.STRING)
+        is_literal = self._tokens[position].kind in (TokenKind.NUMBER, TokenKind.STRING)
+        is_time = self._keyword(position - 2) == "AS" and self._keyword(position - 1) == "OF"
+        frame.after_item = (frame.in_rows and (is_literal or self.is_symbol(position, "]"))) or (is_literal and is_time)

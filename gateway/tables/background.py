@@ -1,6 +1,7 @@
 """Tasks that can run longer than the statement that started them."""
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -60,7 +61,10 @@ async def let_arrive(request: Coroutine[Any, Any, _Result]) -> _Result:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([task], timeout=_ARRIVAL_SECONDS)
+        deadline = time.monotonic() + _ARRIVAL_SECONDS
+        while not task.done() and (left := deadline - time.monotonic()) > 0:
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task], timeout=left)
         if task.done() and not task.cancelled():
             task.exception()  # asyncio reports errors that nobody has looked at
         raise

@@ -237,9 +237,9 @@ class OwnStatements:
         else:
             work = self._commands.work(context, plan)
         runner = await self._plannings.run(session.key, operation.request, work)
-        decoded.texts.forget()
         if runner is None:
             return None
+        decoded.texts.forget()
         self._operations.start(operation, lambda: self._run_or_follow(runner, execution))
         return operation
 

@@ -10,6 +10,7 @@ under the same path, and Spark does not notice that the files are missing when i
 Not guaranteed: Files that are lost are not noticed if the backend reports no count.
 """
 
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +97,8 @@ def _examine(locations: SessionLocations, written: WrittenDirectory) -> tuple[St
     if not isinstance(path, Path):
         return path, None
     if written.storage_format != "parquet":
-        locations.size_bytes(session_uuid, directory)  # raises an error if the directory does not exist
+        if not path.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "The written directory does not exist", str(path))
         return path, None
     try:
         return path, locations.sum_data_files(session_uuid, directory, ParquetRowCounter().count)

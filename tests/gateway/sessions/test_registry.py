@@ -297,7 +297,7 @@ async def test_sessions_of_unreachable_backend_end_after_second_idle_timeout(rep
 async def test_end_of_idle_sessions_does_not_wait_for_a_slow_backend(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.sessions.registry._IDLE_PASS_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.sessions.idle_sessions._PASS_SECONDS", 0.1)
     await replica.sessions.open(new_key())
     replica.backend.may_answer.clear()
     for _ in range(2):

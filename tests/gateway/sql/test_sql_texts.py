@@ -36,6 +36,7 @@ def read() -> Iterator[list[int]]:
 
 def test_tokens_are_read_once_by_all_readers(read: list[int]) -> None:
     text = SqlTexts().of(CREATION)
+    assert isinstance(text, SqlText)
     assert parse_statement(text) is not None
     assert [each.text for each in find_path_texts(text)] == ["/a"]
     assert find_named_objects(text).keyword == "CREATE"
@@ -92,6 +93,7 @@ def test_text_with_too_many_tokens_is_refused_for_each_reader() -> None:
 def test_memory_of_a_text_is_free_without_the_collector_of_cycles() -> None:
     texts = SqlTexts()
     text = texts.of(CREATION)
+    assert isinstance(text, SqlText)
     statement = parse_statement(text)
     tokenize(extract_query(text, statement))
     reader = weakref.ref(text.reader(Dialect()))
@@ -106,5 +108,8 @@ def test_memory_of_a_text_is_free_without_the_collector_of_cycles() -> None:
 
 def test_only_the_first_texts_of_a_request_are_kept() -> None:
     texts = SqlTexts()
-    kept = [texts.of(f"select {number}") for number in range(20)]
-    assert [texts.of(str(text)) is text for text in kept] == [True] * 8 + [False] * 12
+    sent = [f"select {number:070000}" for number in range(3)]
+    kept = [texts.of(text) for text in sent]
+    assert [isinstance(text, SqlText) for text in kept] == [True, False, False]
+    assert texts.of(str(kept[0])) is kept[0]
+    assert isinstance(texts.of("select 1"), SqlText)

@@ -90,7 +90,7 @@ class RandomStatement:
         return self._choose(f"({query})", f"exists ({query})", f"{column} in ({query})")
 
     def _relation(self, depth: int) -> str:
-        kind = self._random.randrange(14)
+        kind = self._random.randrange(15)
         match kind:
             case 0 if depth:
                 text = f"({self._query(depth - 1)})"
@@ -100,6 +100,8 @@ class RandomStatement:
                 text = f"({self._relations(depth - 1)})"
             case 3:
                 return f"values (1), (2) {self._choose(*_NAMES)}"  # without an alias, the next relation is a row
+            case 14:
+                return f"values interval 1 day, x = 1 and y, array(1)[0] v{self._choose('', '(n)')}"
             case 4:
                 text = self._choose("range(3)", f"range({self._expression(0)})", "explode(array(1))")
             case 5:
@@ -116,7 +118,9 @@ class RandomStatement:
         text = self._relation(depth)
         for _ in range(self._random.choice((0, 0, 1, 1, 2))):
             join = self._random.choice(_JOINS)
-            text += join + self._relation(depth)
+            is_lateral = join.endswith(" lateral ")
+            # Spark takes a list of tables in brackets after LATERAL for a function call.
+            text += join + (f"({self._query(max(depth - 1, 0))})" if is_lateral else self._relation(depth))
             if "join" in join and "cross" not in join and "natural" not in join:
                 text += self._choose(f" on {self._expression(depth)}", " using (k)", " using (k, m)", "")
         return text
@@ -145,6 +149,11 @@ class RandomStatement:
         text += self._may(0.1, self._choose(" order by ", " sort by ", " cluster by ") + self._expression(0))
         return text + self._may(0.1, self._choose(" limit 1", " offset 2", " limit 1 offset 2"))
 
+    def _list(self) -> str:
+        """Return a list of expressions, some of which begin with brackets or with a word of joins."""
+        shapes = ("{}", "{}", "({} + 1)", "(x + 1)", "left", "full")  # (x) could be the columns of an alias [select]
+        return ", ".join(self._choose(*shapes).format(self._expression(0)) for _ in range(self._choose_number()))
+
     def _choose_number(self) -> int:
         return self._random.choice((1, 1, 2, 3))
 
@@ -152,7 +161,7 @@ class RandomStatement:
         return self._choose(
             f"table {self._table()}",
             f"values ({self._expression(depth)})",
-            f"from {self._relations(depth)} select {self._expression(0)}",
+            f"from {self._relations(depth)} select {self._list()}{self._may(0.5, ' where x')}",
             f"from {self._relations(depth)} |> where {self._expression(0)} |> join {self._relation(0)} |> select x",
             f"table {self._table()} |> aggregate sum({self._column()}) group by {self._column()}",
             f"from {self._relations(depth)} |> union all (select * from {self._table()})",
@@ -172,7 +181,7 @@ class RandomStatement:
             f"insert into {table} by name {query}",
             f"insert into {table} replace where {expression} {query}",
             f"insert overwrite table {table} (a, b) {query}",
-            f"from {relation} insert into {table} select x insert into u select {expression}",
+            f"from {relation} insert into {table} select {self._list()} insert into u select {self._list()}",
             f"merge into {table} t using {relation} on {expression} when matched then update set x = {expression}",
             f"update {table} set x = {expression} where {self._expression(1)}",
             f"delete from {table} where {expression}",

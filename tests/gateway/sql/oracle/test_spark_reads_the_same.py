@@ -1,7 +1,7 @@
 """Lodge finds the tokens and the tables of a SQL text that Spark's own lexer and parser find."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
 import pytest
@@ -38,12 +38,16 @@ def spark() -> Iterator[SparkSqlReader]:
 
 
 @pytest.fixture(scope="module")
-def corpus() -> Sequence[str]:
+def grouped() -> Mapping[str, Sequence[str]]:
     try:
-        texts = [text for group in groups().values() for text in group]
+        return groups()
     except MissingMavenError as missing:
         skip_missing(str(missing))
-    return [text for text in texts if len(text) < _MAX_CHARACTERS]
+
+
+@pytest.fixture(scope="module")
+def corpus(grouped: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    return [text for group in grouped.values() for text in group if len(text) < _MAX_CHARACTERS]
 
 
 def find_tables(text: str) -> dict[str, bool]:
@@ -84,13 +88,17 @@ def test_tables_of_the_corpus_with_a_changed_name(spark: SparkSqlReader, corpus:
     assert min(outcomes[each] for each in ("table", "column")) > 100, outcomes
 
 
-def test_tables_in_the_audit_log(spark: SparkSqlReader, corpus: Sequence[str]) -> None:
+def test_tables_in_the_audit_log(spark: SparkSqlReader, grouped: Mapping[str, Sequence[str]]) -> None:
     """The audit log names what Spark reads, except common table expressions, and nothing that Spark does not name."""
     random, compared = Random(5), 0  # noqa: S311 - must be repeatable
     texts = [RandomStatement(random).text for _ in range(_STATEMENTS // 2)]
-    texts += [text for text in corpus if text.strip().upper().startswith(("SELECT", "WITH", "FROM", "TABLE"))]
+    of_spark = (text for name, group in grouped.items() if name.endswith(".sql") for text in group)
+    texts += [
+        text for text in of_spark if text.upper().startswith(("SELECT", "WITH", "FROM", "TABLE")) and "${" not in text
+    ]
     for text, reading in zip(texts, spark.read(texts), strict=True):
-        if reading.names is None:
+        is_computed = "||" in text and "IDENTIFIER(" in text.upper()  # only Spark computes such a name
+        if reading.names is None or is_computed or "``" in text:
             continue
         compared += 1
         common = {parts[0].lower() for parts, kinds in reading.names.items() if COMMON_KIND in kinds}
@@ -99,7 +107,8 @@ def test_tables_in_the_audit_log(spark: SparkSqlReader, corpus: Sequence[str]) -
         tables = {parts for parts, kinds in reading.names.items() if TABLE_KIND in kinds}
         read = {_shown(parts) for parts in tables if not (len(parts) == 1 and parts[0].lower() in common)}
         assert read <= found, f"{read - found} in {text}"
-        assert found <= {_shown(parts) for parts in reading.names}, text
+        if not text.startswith(("create", "cache")):  # Spark's plan contains the name of a new view in another form
+            assert found <= {_shown(parts) for parts in reading.names}, text
     assert compared > _STATEMENTS / 2
 
 

@@ -1,74 +1,134 @@
 """Rates of requests, new sessions and failed logins, by principal or network address.
 
-Events are counted in fixed windows: the first event of a caller begins a window, and the count begins again when it has
-ended. Libraries count in the same way, but read the wall clock, or grow without a limit.
-
-Guarantee: the windows of at most ``MAX_CALLERS`` callers are kept. If there are more, the least recently used is
-discarded. So callers that an attacker has made up do not occupy memory.
+The library ``limits`` counts in fixed windows. Its own storage in memory reads the wall clock, starts a thread for its
+clean-up and grows without a limit. :class:`WindowCounters` replaces it.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
 
-MAX_CALLERS = 10_000
+from limits import RateLimitItem, RateLimitItemPerMinute, RateLimitItemPerSecond
+from limits.storage import Storage
+from limits.strategies import FixedWindowRateLimiter
+
+_MAX_COUNTERS = 10_000
 
 
-@dataclass(slots=True)
-class _Window:
-    """The events of a caller until a time of the timer."""
+class _Counter:
+    """The count of one window."""
 
-    ends_at: float
-    events: int = 0
+    __slots__ = ("count", "ends_at")
+
+    def __init__(self, ends_at: float) -> None:
+        self.count = 0
+        self.ends_at = ends_at
+
+
+class WindowCounters(Storage):
+    """Counters of fixed windows, in memory and bounded.
+
+    If there are too many counters, the least recently used counter is discarded.
+    """
+
+    STORAGE_SCHEME = None
+
+    def __init__(self, timer: Callable[[], float] = monotonic) -> None:
+        super().__init__()
+        self._timer = timer
+        self._counters: OrderedDict[str, _Counter] = OrderedDict()
+
+    @property
+    def base_exceptions(self) -> type[Exception]:
+        """The exceptions of the storage. This storage has none of its own."""
+        return ValueError
+
+    def incr(self, key: str, expiry: int, amount: int = 1) -> int:
+        """Add to a counter, and return the new count."""
+        counters, now = self._counters, self._timer()
+        counter = counters.get(key)
+        if counter is None or counter.ends_at <= now:
+            counter = counters[key] = _Counter(now + expiry)
+            if len(counters) > _MAX_COUNTERS:
+                counters.popitem(last=False)
+        counters.move_to_end(key)
+        counter.count += amount
+        return counter.count
+
+    def get(self, key: str) -> int:
+        """Return the current count of a key. It is 0 if the window has ended."""
+        counter = self._counters.get(key)
+        return 0 if counter is None or counter.ends_at <= self._timer() else counter.count
+
+    def get_expiry(self, key: str) -> float:
+        """Return the time of the timer at which the window of a key ends."""
+        counter = self._counters.get(key)
+        return self._timer() if counter is None else counter.ends_at
+
+    def check(self) -> bool:
+        """Return whether the storage can be used."""
+        return True
+
+    def reset(self) -> int | None:
+        """Discard all counters."""
+        count = len(self._counters)
+        self._counters.clear()
+        return count
+
+    def clear(self, key: str) -> None:
+        """Discard a counter."""
+        self._counters.pop(key, None)
+
+
+class _CallerKey:
+    """Uses the caller as the key of its counter. Each rate has counters of its own, so the limit is not in the key."""
+
+    __slots__ = ()
+
+    def key_for(self, *identifiers: bytes | str | float) -> str:
+        return str(identifiers[0])
+
+
+class _PerSecond(_CallerKey, RateLimitItemPerSecond):
+    pass
+
+
+class _PerMinute(_CallerKey, RateLimitItemPerMinute):
+    pass
 
 
 class Rate:
-    """A rate limit with a window for each caller.
+    """A rate limit with a counter for each caller.
 
     Args:
-        events: The number of events that a window permits.
-        seconds: The length of a window.
+        limit: The limit.
         timer: A monotonic clock.
     """
 
-    def __init__(self, events: int, seconds: float, timer: Callable[[], float] = monotonic) -> None:
-        self._events = events
-        self._seconds = seconds
+    def __init__(self, limit: RateLimitItem, timer: Callable[[], float] = monotonic) -> None:
+        self._limit = limit
         self._timer = timer
-        self._windows: OrderedDict[str, _Window] = OrderedDict()
+        self._counters = WindowCounters(timer)
+        self._strategy = FixedWindowRateLimiter(self._counters)
 
     def hit(self, caller: str) -> bool:
         """Count an event. Return whether it is within the limit."""
-        window = self._current(caller)
-        if window is None:
-            window = self._windows[caller] = _Window(self._timer() + self._seconds)
-            if len(self._windows) > MAX_CALLERS:
-                self._windows.popitem(last=False)
-        self._windows.move_to_end(caller)
-        window.events += 1
-        return window.events <= self._events
+        return self._strategy.hit(self._limit, caller)
 
     def has_room(self, caller: str) -> bool:
         """Return whether a further event would be within the limit."""
-        window = self._current(caller)
-        return window is None or window.events < self._events
+        return self._strategy.test(self._limit, caller)
 
     def seconds_left(self, caller: str) -> float:
         """Return how long the current window of a caller lasts."""
-        window = self._current(caller)
-        return 0.0 if window is None else max(0.0, window.ends_at - self._timer())
-
-    def _current(self, caller: str) -> _Window | None:
-        window = self._windows.get(caller)
-        return None if window is None or window.ends_at <= self._timer() else window
+        return max(0.0, self._counters.get_expiry(self._limit.key_for(caller)) - self._timer())
 
 
-def per_second(events: int) -> Rate:
+def per_second(count: int) -> Rate:
     """Return a rate limit for one second."""
-    return Rate(events, 1.0)
+    return Rate(_PerSecond(count))
 
 
-def per_minute(events: int) -> Rate:
+def per_minute(count: int) -> Rate:
     """Return a rate limit for one minute."""
-    return Rate(events, 60.0)
+    return Rate(_PerMinute(count))

@@ -1,9 +1,16 @@
-"""Rates count the events of each caller in fixed windows."""
+"""Rates, and the storage of the library's counters."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from collections.abc import Callable
 
-from gateway.admission.rates import MAX_CALLERS, Rate
+import pytest
+from limits import RateLimitItemPerSecond
+from limits.storage import MemoryStorage, Storage
+from limits.strategies import FixedWindowRateLimiter
+
+from gateway.admission import rates
+from gateway.admission.rates import Rate, WindowCounters
+
+LIMIT = RateLimitItemPerSecond(3)
 
 
 class Clock:
@@ -14,12 +21,27 @@ class Clock:
         return self.now
 
 
+@pytest.mark.parametrize("storage", [WindowCounters, MemoryStorage])
+def test_storage_counts_as_the_storage_of_the_library(storage: Callable[[], Storage]) -> None:
+    counters = storage()
+    strategy = FixedWindowRateLimiter(counters)
+    assert [strategy.hit(LIMIT, "ada") for _ in range(4)] == [True, True, True, False]
+    assert strategy.hit(LIMIT, "bob")
+    assert not strategy.test(LIMIT, "ada")
+    assert strategy.test(LIMIT, "carol")
+    key = LIMIT.key_for("ada")
+    assert counters.get(key) == 4
+    counters.clear(key)
+    assert counters.get(key) == 0
+    assert counters.check()
+    assert counters.reset() in {1, 2}  # the library's own storage counts its keys differently
+    assert strategy.hit(LIMIT, "bob")
+
+
 def test_window_ends_after_its_time() -> None:
     clock = Clock()
-    rate = Rate(3, 1.0, clock)
+    rate = Rate(LIMIT, clock)
     assert [rate.hit("ada") for _ in range(4)] == [True, True, True, False]
-    assert rate.hit("bob")
-    assert rate.has_room("carol")
     clock.now += 0.75
     assert not rate.hit("ada")
     assert rate.seconds_left("ada") == 0.25
@@ -29,24 +51,8 @@ def test_window_ends_after_its_time() -> None:
     assert rate.hit("ada")
 
 
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 0.7)), max_size=60))
-def test_each_window_of_a_caller_permits_as_many_events_as_the_limit(events: list[tuple[str, float]]) -> None:
-    clock = Clock()
-    rate = Rate(3, 1.0, clock)
-    began: dict[str, float] = {}
-    counts: dict[str, int] = {}
-    for caller, pause in events:
-        clock.now += pause
-        if clock.now >= began.get(caller, 0.0) + 1.0:
-            began[caller], counts[caller] = clock.now, 0
-        has_room = rate.has_room(caller)
-        counts[caller] += 1
-        assert rate.hit(caller) == has_room == (counts[caller] <= 3)
-        assert 0.0 < rate.seconds_left(caller) <= 1.0
-
-
 def test_made_up_callers_do_not_occupy_memory() -> None:
-    rate = Rate(3, 1.0, Clock())
-    for number in range(MAX_CALLERS + 1000):
+    rate = Rate(LIMIT, Clock())
+    for number in range(rates._MAX_COUNTERS + 1000):
         rate.hit(f"principal {number}")
-    assert len(rate._windows) == MAX_CALLERS
+    assert len(rate._counters._counters) == rates._MAX_COUNTERS

@@ -193,11 +193,7 @@ class TableWalk:
     def _visit_word(self, position: int) -> bool:
         """Update the frames for a word that may be a keyword. Return whether it is a name."""
         frame, word = self._frames[-1], self._keyword(position)
-        is_alias = (frame.in_from or frame.merges) and frame.after_item and word not in _IN_FROM
-        is_alias |= word in {"DESC", "DESCRIBE"} and not self._begins_statement(position)  # or an order
-        if not is_alias and (
-            word in _BEFORE_TABLE or self._is_before_shown_table(position) or self._is_before_view(position)
-        ):
+        if self._can_precede_table(position):
             frame.expects_table = self._is_before_table(position)
             frame.in_from = (frame.in_from and word not in _ENDS_BEFORE_TABLE) or (
                 word == "FROM" and frame.expects_table
@@ -209,21 +205,34 @@ class TableWalk:
             frame.expects_table = frame.in_from = frame.after_item = frame.in_rows = False
         elif frame.in_rows and word in _OPERATORS and not self._continues_from(position + 1):
             frame.after_item = False
-        elif frame.in_rows and self._keyword(position - 2) == "INTERVAL":
+        elif self._is_skipped(position):
             pass
-        elif word == "WITH" and frame.after_item and self.is_symbol(position + 1, "("):
-            pass  # the options of the table
         elif word == "WITH" and frame.expects_table:  # a query in brackets begins
             frame.expects_table = frame.in_from = False
         elif frame.expects_table and self._is_before_other_object(position):
             frame.expects_table = False
-        elif frame.expects_table and (word in _SKIPPED_BEFORE_TABLE or self._is_before_stream(position)):
-            pass
         elif word not in {"AS", *_AFTER_TABLE} or (frame.in_rows and self._continues_from(position + 1)):
             frame.merges = frame.merges or (word == "MERGE" and self._keyword(position + 1) in {"INTO", "WITH"})
             self._visit_name()
             return True
         return False
+
+    def _can_precede_table(self, position: int) -> bool:
+        """Return whether a word is a keyword that a table can follow. It can also be an alias, or an order."""
+        frame, word = self._frames[-1], self._keyword(position)
+        if (frame.in_from or frame.merges) and frame.after_item and word not in _IN_FROM:
+            return False
+        if word in {"DESC", "DESCRIBE"} and not self._begins_statement(position):
+            return False
+        return word in _BEFORE_TABLE or self._is_before_shown_table(position) or self._is_before_view(position)
+
+    def _is_skipped(self, position: int) -> bool:
+        """Return whether a word changes nothing: a unit of time in a row, options of a table, or a word before one."""
+        frame, word = self._frames[-1], self._keyword(position)
+        is_unit = frame.in_rows and self._keyword(position - 2) == "INTERVAL"
+        has_options = word == "WITH" and frame.after_item and self.is_symbol(position + 1, "(")
+        is_before_table = word in _SKIPPED_BEFORE_TABLE or self._is_before_stream(position)
+        return is_unit or has_options or (frame.expects_table and is_before_table)
 
     def _is_alias(self, position: int) -> bool:
         """Return whether a keyword after a table is its alias. Spark's keywords are not reserved."""
@@ -238,16 +247,17 @@ class TableWalk:
             end = self._closing_brackets.get(position + 1)
             if end is None or not self._continues_from(end + 1):
                 return False
-            return all(token.is_name or token.is_symbol(",") for token in self._tokens[position + 2 : end])
+            inside = map(self._tokens.__getitem__, range(position + 2, end))  # a slice would be copied at each bracket
+            return all(token.is_name or token.is_symbol(",") for token in inside)
         return self.at(position + 1) is None or self.is_symbol(position + 1, ");") or self._continues_from(position + 1)
 
     def _continues_from(self, position: int) -> bool:
-        """Return whether a ``FROM`` clause goes on after a table."""
-        while self._keyword(position) in _BEFORE_JOIN:
-            position += 1
-            if self._keyword(position) in _BEFORE_JOIN | {"JOIN"}:
-                continue
-            return False
+        """Return whether a ``FROM`` clause continues after a table."""
+        end = position
+        while self._keyword(end) in _BEFORE_JOIN:
+            end += 1
+        if end > position:
+            return self._keyword(end) == "JOIN"
         return self._keyword(position) in _AFTER_ALIAS or self.is_symbol(position, ",")
 
     def _is_before_other_object(self, position: int) -> bool:

@@ -176,6 +176,12 @@ def test_time_is_linear(piece: str, assert_linear_time: Callable[..., None]) -> 
     assert_linear_time(find, small, large)
 
 
+@pytest.mark.slow
+def test_time_is_linear_for_brackets_inside_each_other(assert_linear_time: Callable[..., None]) -> None:
+    small, large = ("from t where (" * depth + "a" + "), b " * depth for depth in (5_000, 40_000))
+    assert_linear_time(find, small, large)
+
+
 def test_reference_has_parts() -> None:
     (reference,) = find("from dfs.`a``b`.c")
     assert (reference.workspace_parts, reference.parts) == (1, ("dfs", "a`b", "c"))

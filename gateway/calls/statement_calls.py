@@ -6,6 +6,7 @@ Source: [architecture "Gateway"], [spark-connect-proto base.proto].
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
@@ -124,12 +125,11 @@ class StatementCalls:
                 operation = await self._statements.start(call.existing, request, decoded, call.metadata, progress)
                 if operation is not None:
                     return operation
-                return await self._resolution.resolve_execution(
-                    request, decoded, lambda texts: self._names(call, texts, progress.send)
-                )
+                get_names = partial(self._names, call, on_progress=progress.send)
+                return await self._resolution.resolve_execution(request, decoded, get_names)
             except UnreadablePlanError as error:
                 data = await self._resolution.resolve_deep_plan(
-                    call.key, request.data, base_pb2.ExecutePlanRequest, error, lambda texts: self._names(call, texts)
+                    call.key, request.data, base_pb2.ExecutePlanRequest, error, partial(self._names, call)
                 )
                 return request.with_data(data)
 
@@ -156,10 +156,10 @@ class StatementCalls:
     async def analyze_plan(self, call: Call) -> bytes:
         data = call.request.data
         try:
-            resolved = await self._resolution.resolve_analysis(call.key, data, lambda texts: self._names(call, texts))
+            resolved = await self._resolution.resolve_analysis(call.key, data, partial(self._names, call))
         except UnreadablePlanError as error:
             data = await self._resolution.resolve_deep_plan(
-                call.key, data, base_pb2.AnalyzePlanRequest, error, lambda texts: self._names(call, texts)
+                call.key, data, base_pb2.AnalyzePlanRequest, error, partial(self._names, call)
             )
             resolved = ResolvedAnalysis(data)
         answer = await forward_unary(call.backend, call.method, resolved.data, call.context)

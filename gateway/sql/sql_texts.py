@@ -3,8 +3,8 @@
 Guarantee: a text of a request is divided into tokens at most once, however many functions read it. It is divided again
 only if it contains double quotes, and the settings of the session give them another meaning than the default settings.
 
-Not guaranteed: this applies to the first texts of a request, with at most ``MAX_CHARACTERS`` characters together. A
-token needs a hundred times the memory of a short word, and the memory budget of a request does not contain it.
+Not guaranteed: texts that follow the first ``MAX_CHARACTERS`` characters of a request can be divided again. Their
+tokens are not kept, because a token needs about 150 bytes, which the memory budget of the request does not contain.
 """
 
 from gateway.sql.lexer import SqlText

@@ -219,7 +219,7 @@ def complete(record: SessionRecord, table: TemporaryTable, change: PendingChange
     """Return the session record without a change that is published and visible.
 
     Completing a drop removes the table from the record. Completing a change a second time has no effect. If the table
-    is being dropped, its drop receives the schema of the change: whoever undoes the drop creates the view.
+    is being dropped, its drop receives the schema of the change, because the undo of the drop then creates the view.
     """
     current = same_table(record, table)
     if current is None or pending_change(current, change) is None:

@@ -1,11 +1,11 @@
-"""The gRPC server of the gateway: its ports, and the limits for connections.
+"""The gRPC servers of the gateway: their ports, and the limits for connections.
 
 The options in this module concern connections only. Limits for requests belong to ``gateway/admission/``.
 
 Guarantees:
 
 1. The number of connections is bounded. While the limit is reached, new connections are closed at once, and clients
-   connect again with a delay.
+   connect again with a delay. Each server has its share of the limit.
 2. A connection that does not complete its handshake is closed after ``HANDSHAKE_SECONDS``. A connection whose client
    does not answer a ping is closed after ``PING_SECONDS`` and ``PING_TIMEOUT_SECONDS``, and so is a connection that
    does not accept data for ``PING_TIMEOUT_SECONDS``.
@@ -15,11 +15,11 @@ Guarantees:
 
 import asyncio
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import grpc
-from grpc import aio
 
+from gateway.connections.shared_port import SHARES_PORTS, SharedServers
 from gateway.connections.tls import KeptTls, ServerCertificates, TlsFiles
 
 HANDSHAKE_SECONDS = 10
@@ -29,6 +29,9 @@ PING_SECONDS = 15
 PING_TIMEOUT_SECONDS = 12
 SHORTEST_PING_INTERVAL_SECONDS = 5
 MAX_METADATA_BYTES = 40 * 1024
+_MAX_SERVERS = 4
+_MIN_CONNECTIONS = 250
+"""The smallest share of a server. The system does not divide connections evenly, which matters for small shares."""
 
 
 class ListenError(OSError):
@@ -65,6 +68,12 @@ class ConnectionLimits:
     ping_seconds: float = PING_SECONDS
     ping_timeout_seconds: float = PING_TIMEOUT_SECONDS
     shortest_ping_interval_seconds: float = SHORTEST_PING_INTERVAL_SECONDS
+
+    def divide(self) -> Sequence["ConnectionLimits"]:
+        """Return the limits of each of the servers that share a port."""
+        count = max(1, min(_MAX_SERVERS, self.connections // _MIN_CONNECTIONS)) if SHARES_PORTS else 1
+        share, rest = divmod(self.connections, count)
+        return [replace(self, connections=share + (number < rest)) for number in range(count)]
 
     def options(self) -> Sequence[tuple[str, int]]:
         """Return the options for a gRPC server."""
@@ -156,7 +165,7 @@ class Addresses:
 
 
 class Listener:
-    """The gRPC server of a gateway.
+    """The gRPC servers of a gateway, which share its ports.
 
     Create it in the event loop.
 
@@ -167,7 +176,7 @@ class Listener:
         max_message_bytes: The maximum size of a message of a client.
 
     Attributes:
-        server: The server, to which the caller adds handlers.
+        server: The servers, to which the caller adds handlers.
 
     Raises:
         CredentialFileError: If a TLS file cannot be used.
@@ -179,12 +188,14 @@ class Listener:
         self._certificates = None if tls is None else ServerCertificates(tls.files, tls.kept)
         # gRPC keeps no reference to credentials, although it calls their callback until the server has stopped.
         self._credentials: list[grpc.ServerCredentials] = []
-        self.server = aio.server(
-            options=[
-                ("grpc.max_receive_message_length", max_message_bytes),
-                ("grpc.max_send_message_length", -1),
-                ("grpc.so_reuseport", 0),
-                *limits.options(),
+        self.server = SharedServers(
+            [
+                [
+                    ("grpc.max_receive_message_length", max_message_bytes),
+                    ("grpc.max_send_message_length", -1),
+                    *each.options(),
+                ]
+                for each in limits.divide()
             ]
         )
 
@@ -217,14 +228,18 @@ class Listener:
 
     def _add_port(self, address: str, setting: str, *, require_client_certificate: bool) -> str:
         host, _, _ = address.rpartition(":")
-        try:
+
+        def credentials() -> grpc.ServerCredentials | None:
             if self._certificates is None:
-                port = self.server.add_insecure_port(address)
-            else:
-                credentials = self._certificates.credentials(require_client_certificate=require_client_certificate)
-                self._credentials.append(credentials)
-                port = self.server.add_secure_port(address, credentials)
-        except RuntimeError as error:
+                return None
+            self._credentials.append(
+                self._certificates.credentials(require_client_certificate=require_client_certificate)
+            )
+            return self._credentials[-1]
+
+        try:
+            port = self.server.add_port(address, credentials)
+        except OSError as error:
             raise ListenError(
                 f"Cannot listen on [{address}]: the port may be in use, or the host may not be an address of this "
                 f"machine. Set another address with {setting}."

@@ -32,7 +32,7 @@ from gateway.operations.drain import Drain
 from gateway.plans.plan_decoding import PlanDecoder
 from gateway.scans.plannings import Plannings
 from gateway.sql.sql_texts import SqlTexts
-from gateway.tables.own_statements import OwnStatements
+from gateway.statements.statement import Statement
 from lodge.embedded_spark import embedded_spark
 from lodge.logs import set_up_logs
 from workspace.workspaces import Workspaces
@@ -108,11 +108,9 @@ def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
     """
     select_1 = percentile(run_statements([direct], 3.0), 0.5)
     current = CurrentWorkspaces(workspaces, make_workspace_reads())
-    own = OwnStatements.__new__(OwnStatements)  # an ordinary statement uses none of its attributes
     pools = RequestPools()
-    own._pools = pools
     paths, decoder = PathChecks(current, Audit(), pools), PlanDecoder(pools)
-    resolution = RequestResolver(current, paths, pools, Plannings(Drain()))
+    resolution = RequestResolver(current, paths, pools, Plannings(Drain()), decoder)
     for size, text in ((1_000, "1 kB"), (100_000, "100 kB")):
         sql = "select " + ", ".join(f"a{n} + 1 b{n}" for n in range(size))[:size] + " from t"
         request = base_pb2.ExecutePlanRequest(session_id=str(uuid.uuid4()))
@@ -126,9 +124,9 @@ def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
                 raise AssertionError("The request has no plan.")
             plan = await decoder.decode(encoded)
             await paths.check(request.data, [plan.plan], plan.size_bytes, plan.texts)
-            if await own.start(None, request, plan, (), None) is not None:  # type: ignore[arg-type]
+            if await Statement(request, plan, pools).may_change_tables():
                 raise AssertionError("Lodge executes an ordinary statement.")
-            if await resolution.resolve_execution(request, plan, _fail_on_names) is not request:
+            if await resolution.resolve_names(request, plan, _fail_on_names) is not None:
                 raise AssertionError("Lodge changed an ordinary statement.")
 
         found = asyncio.run(_measure_seconds(check))

@@ -36,7 +36,7 @@ from gateway.sessions.record_watch import RecordWatch
 from gateway.sessions.registry import Sessions
 from gateway.sessions.suspicions import Suspicion
 from gateway.tables.changes import suspect_request
-from gateway.tables.own_statements import OwnStatements
+from gateway.tables.table_services import TableServices
 from workspace.identifiers import ReplicaId
 from workspace.leases import Leases
 from workspace.locations import SessionLocations
@@ -156,8 +156,7 @@ class Gateway:
         # The lease is renewed before the roots are read. In this order, either this replica sees a concurrent move of
         # the home, or the move sees the lease of this replica.
         await self._read_roots()
-        plannings = Plannings(self._drain)
-        self._statements = statements = OwnStatements(
+        self._services = services = TableServices(
             replica=self.replica,
             storage=self._storage,
             sessions=self._sessions,
@@ -165,19 +164,8 @@ class Gateway:
             workspaces=self._workspaces,
             config=config,
             audit=self._audit,
-            pools=self._pools,
             drain=self._drain,
             work=self._work,
-            plannings=plannings,
-            # With impersonation, this process may list directories that the principal may not.
-            planner=ScanPlanner(
-                self._workspaces.reads,
-                self._metrics.count_scanned_files,
-                lists_files=not config.impersonation,
-                spark_readers=config.spark_readers,
-                segments=self._schema_segments,
-                listings=self._storage.listings,
-            ),
         )
         self._server = self._listener.server
         self._audited = StatementAudit(
@@ -190,14 +178,24 @@ class Gateway:
             admission=self._admission,
             sessions=self._sessions,
             operations=self._operations,
-            statements=statements,
+            services=services,
+            # With impersonation, this process may list directories that the principal may not.
+            planner=ScanPlanner(
+                self._workspaces.reads,
+                self._metrics.count_scanned_files,
+                lists_files=not config.impersonation,
+                spark_readers=config.spark_readers,
+                segments=self._schema_segments,
+                listings=self._storage.listings,
+            ),
             workspaces=self._workspaces,
             audited=self._audited,
             paths=PathChecks(self._workspaces, self._audit, self._pools),
             pools=self._pools,
-            plannings=plannings,
+            plannings=Plannings(self._drain),
             drain=self._drain,
             work=self._work,
+            log_query_text=config.log_query_text,
         )
         # gRPC has a queue of new calls for each registered method. Therefore, a flood of calls of one method does not
         # delay the calls of other methods.
@@ -225,7 +223,7 @@ class Gateway:
             adopter = Adopter(
                 self._sessions,
                 self._storage,
-                statements.followed.complete_abandoned,
+                services.followed.complete_abandoned,
                 patience_seconds=renewal_seconds + _ADOPTION_SECONDS,
             )
             self._tasks.append(asyncio.create_task(adopter.run()))
@@ -369,7 +367,7 @@ class Gateway:
         await self._authenticator.stop()
         await self._operations.end_all()
         await self._service.stop()
-        await self._statements.stop()
+        await self._services.stop()
 
     async def _record(self, suspicion: Suspicion) -> None:
         """Write a suspicion to the record of its session, so that no gateway runs the request."""

@@ -28,11 +28,16 @@ from gateway.calls.door import Door
 from gateway.calls.session_calls import SessionCalls, pass_stream, pass_unary
 from gateway.calls.statement_calls import StatementCalls
 from gateway.names.path_checks import PathChecks
+from gateway.names.request_resolver import RequestResolver
 from gateway.operations.drain import Drain
 from gateway.operations.operations import Operations
+from gateway.plans.plan_decoding import PlanDecoder
+from gateway.scans.planner import ScanPlanner
 from gateway.scans.plannings import Plannings
 from gateway.sessions.registry import Sessions
-from gateway.tables.own_statements import OwnStatements
+from gateway.statements.classifier import Classifier
+from gateway.statements.session_view import SessionViews
+from gateway.tables.table_services import TableServices
 
 
 class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no types
@@ -43,7 +48,8 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         admission: The limits on what callers use at the same time.
         sessions: The sessions that this replica serves.
         operations: The operations of this replica.
-        statements: The Lodge statements.
+        services: Executes the statements about tables.
+        planner: Plans the scans of statements.
         workspaces: The configured workspaces.
         paths: The check of the paths in requests.
         audited: The statements whose outcome is recorded in the audit log.
@@ -51,6 +57,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         plannings: The statements whose scans are being planned.
         drain: What the gateway hands over when it stops.
         work: The memory in which the gateway notes on which requests it works.
+        log_query_text: Whether the log contains the text of each statement that Lodge recognises.
 
     Attributes:
         methods: The handlers of the known methods.
@@ -63,7 +70,8 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         admission: Admission,
         sessions: Sessions,
         operations: Operations,
-        statements: OwnStatements,
+        services: TableServices,
+        planner: ScanPlanner,
         workspaces: CurrentWorkspaces,
         paths: PathChecks,
         audited: StatementAudit,
@@ -71,6 +79,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
         plannings: Plannings,
         drain: Drain,
         work: CurrentWork,
+        log_query_text: bool,
     ) -> None:
         failures = BackendFailures()
         self._door = Door(
@@ -84,10 +93,22 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             drain=drain,
             work=work,
         )
+        plans = PlanDecoder(pools)
+        resolution = RequestResolver(workspaces, paths, pools, plannings, plans)
         self._statements = of_statement = StatementCalls(
             operations=operations,
-            statements=statements,
-            workspaces=workspaces,
+            services=services,
+            classifier=Classifier(
+                sessions=sessions,
+                workspaces=workspaces,
+                services=services,
+                resolution=resolution,
+                plannings=plannings,
+                log_query_text=log_query_text,
+            ),
+            views=SessionViews(services.records, services.tables, workspaces, planner),
+            resolution=resolution,
+            plans=plans,
             paths=paths,
             audited=audited,
             pools=pools,
@@ -95,7 +116,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
             drain=drain,
         )
         of_session = SessionCalls(
-            sessions=sessions, operations=operations, statements=statements, paths=paths, failures=failures
+            sessions=sessions, operations=operations, services=services, paths=paths, failures=failures
         )
         unary: dict[str, Handler] = {
             "AddArtifacts": of_session.add_artifacts,

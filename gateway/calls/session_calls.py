@@ -16,7 +16,7 @@ from gateway.messages.requests import SessionKey
 from gateway.names.path_checks import PathChecks
 from gateway.operations.operations import Operations
 from gateway.sessions.registry import Sessions
-from gateway.tables.own_statements import OwnStatements
+from gateway.tables.table_services import TableServices
 from workspace.identifiers import ClientSessionId
 
 
@@ -36,7 +36,7 @@ class SessionCalls:
     Args:
         sessions: The sessions that this replica serves.
         operations: The operations of this replica.
-        statements: The Lodge statements.
+        services: Executes the statements about tables.
         paths: The check of the paths in requests.
         failures: Has the details of the errors that clients ask for.
     """
@@ -46,13 +46,13 @@ class SessionCalls:
         *,
         sessions: Sessions,
         operations: Operations,
-        statements: OwnStatements,
+        services: TableServices,
         paths: PathChecks,
         failures: BackendFailures,
     ) -> None:
         self._sessions = sessions
         self._operations = operations
-        self._statements = statements
+        self._services = services
         self._paths = paths
         self._failures = failures
 
@@ -95,7 +95,7 @@ class SessionCalls:
         """
         parent = call.session
         with self._sessions.reserve_room(call.key.principal):
-            before = None if parent is None else await self._statements.copies.before_clone(parent)
+            before = None if parent is None else await self._services.copies.before_clone(parent)
             response = await pass_unary(call)
             answer = await decode_answer(
                 base_pb2.CloneSessionResponse, response, call.backend.address, MAX_CONTROL_BYTES
@@ -108,7 +108,7 @@ class SessionCalls:
         call.progress.session = None  # from now on, an error can say that the clone has ended
         try:
             message = call.request.decode(base_pb2.CloneSessionRequest)
-            await self._statements.copies.copy_to_clone(before, parent, session, message, call.metadata)
+            await self._services.copies.copy_to_clone(before, parent, session, message, call.metadata)
         except BaseException:
             await self._sessions.discard(session, reason="incomplete")
             raise

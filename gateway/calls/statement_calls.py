@@ -6,7 +6,6 @@ Source: [architecture "Gateway"], [spark-connect-proto base.proto].
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
@@ -14,10 +13,9 @@ from pyspark.sql.connect.proto import base_pb2
 from gateway.admission.admission import AdmittedCall
 from gateway.auditing.statement_audit import ObservedStatement, StatementAudit
 from gateway.backends.backend_answers import MAX_CONTROL_BYTES, decode_answer
-from gateway.backends.backend_session import BackendSession, OnProgress
+from gateway.backends.backend_session import BackendSession
 from gateway.backends.forwarding import forward_responses, forward_unary
 from gateway.backends.response_releases import ResponseReleases
-from gateway.blocking_work.current_workspaces import CurrentWorkspaces
 from gateway.blocking_work.request_pools import RequestPools
 from gateway.calls.call import Call, lease_may_return
 from gateway.calls.session_calls import pass_unary
@@ -26,7 +24,6 @@ from gateway.messages.error_status import condition_of
 from gateway.messages.requests import Request
 from gateway.messages.statement_request import StatementRequest
 from gateway.names.path_checks import PathChecks
-from gateway.names.plan_resolver import PlanResolver
 from gateway.names.request_resolver import RequestResolver, ResolvedAnalysis
 from gateway.operations.drain import Drain
 from gateway.operations.operations import Operation, Operations
@@ -36,8 +33,11 @@ from gateway.scans.explanations import add_scans_to_analysis
 from gateway.scans.kept_statements import KeptStatements
 from gateway.scans.lost_discoveries import discovery_lost, prevent_start
 from gateway.scans.plannings import Plannings
-from gateway.sql.sql_texts import SqlTexts
-from gateway.tables.own_statements import OwnStatements
+from gateway.statements.classifier import Classifier
+from gateway.statements.routes import Change, Scan
+from gateway.statements.session_view import SessionViews
+from gateway.statements.statement import Statement
+from gateway.tables.table_services import TableServices
 
 
 class StatementCalls:
@@ -45,8 +45,11 @@ class StatementCalls:
 
     Args:
         operations: The operations of this replica.
-        statements: The Lodge statements.
-        workspaces: The configured workspaces.
+        services: Executes the statements about tables.
+        classifier: Decides what happens to each statement.
+        views: Creates the view of a session that a statement needs.
+        resolution: Resolves the names in requests.
+        plans: Decodes plans.
         paths: The check of the paths in requests.
         audited: The statements whose outcome is recorded in the audit log.
         pools: The threads and the memory for large requests.
@@ -58,8 +61,11 @@ class StatementCalls:
         self,
         *,
         operations: Operations,
-        statements: OwnStatements,
-        workspaces: CurrentWorkspaces,
+        services: TableServices,
+        classifier: Classifier,
+        views: SessionViews,
+        resolution: RequestResolver,
+        plans: PlanDecoder,
         paths: PathChecks,
         audited: StatementAudit,
         pools: RequestPools,
@@ -67,15 +73,18 @@ class StatementCalls:
         drain: Drain,
     ) -> None:
         self._operations = operations
-        self._statements = statements
+        self._services = services
         self._paths = paths
         self._audited = audited
         self._plannings = plannings
         self._drain = drain
-        self._plans = PlanDecoder(pools)
+        self._classifier = classifier
+        self._views = views
+        self._resolution = resolution
+        self._plans = plans
+        self._pools = pools
         self._kept = KeptStatements()
         self._releases = ResponseReleases()
-        self._resolution = RequestResolver(workspaces, paths, pools, plannings)
 
     async def stop(self) -> None:
         await self._releases.stop()
@@ -116,29 +125,26 @@ class StatementCalls:
         plan = await self._plans.read(request)
         if plan is None:
             return request
+        view = self._views.of(call.existing, request.read_statement, call.context)
         async with self._plans.reserve(plan):
             try:
                 decoded = await self._plans.decode(plan)
-                self._audited.describe(observed, decoded.plan)
-                searched = None if decoded.is_compressed else request.data
-                await self._paths.check(searched, [decoded.plan], decoded.size_bytes, decoded.texts)
-                operation = await self._statements.start(call.existing, request, decoded, call.metadata, progress)
-                if operation is not None:
-                    return operation
-                get_names = partial(self._names, call, on_progress=progress.send)
-                return await self._resolution.resolve_execution(request, decoded, get_names)
             except UnreadablePlanError as error:
                 data = await self._resolution.resolve_deep_plan(
-                    call.key, request.data, base_pb2.ExecutePlanRequest, error, partial(self._names, call)
+                    call.key, request.data, base_pb2.ExecutePlanRequest, error, view.resolver
                 )
                 return request.with_data(data)
-
-    async def _names(self, call: Call, texts: SqlTexts, on_progress: OnProgress | None = None) -> PlanResolver:
-        """Return the resolver for the names in a request that contains a plan."""
-        session = call.existing
-        statement = StatementRequest(session.key.client_session_id, call.request.user_context)
-        backend = BackendSession(session.backend, statement, call.metadata)
-        return await self._statements.names(session, backend, texts, on_progress)
+            self._audited.describe(observed, decoded.plan)
+            searched = None if decoded.is_compressed else request.data
+            await self._paths.check(searched, [decoded.plan], decoded.size_bytes, decoded.texts)
+            route = await self._classifier.classify(Statement(request, decoded, self._pools), view, progress)
+            if isinstance(route, Change):
+                decoded.texts.forget()
+                self._operations.start(route.operation, route.run)
+                return route.operation
+            if isinstance(route, Scan):
+                return await self._resolution.plan_execution(request, decoded, route.resolver)
+            return request
 
     async def _send(
         self,
@@ -155,11 +161,13 @@ class StatementCalls:
 
     async def analyze_plan(self, call: Call) -> bytes:
         data = call.request.data
+        statement = StatementRequest(call.key.client_session_id, call.request.user_context)
+        view = self._views.of(call.existing, lambda: statement, call.context)
         try:
-            resolved = await self._resolution.resolve_analysis(call.key, data, partial(self._names, call))
+            resolved = await self._resolution.resolve_analysis(call.key, data, view.resolver)
         except UnreadablePlanError as error:
             data = await self._resolution.resolve_deep_plan(
-                call.key, data, base_pb2.AnalyzePlanRequest, error, partial(self._names, call)
+                call.key, data, base_pb2.AnalyzePlanRequest, error, view.resolver
             )
             resolved = ResolvedAnalysis(data)
         answer = await forward_unary(call.backend, call.method, resolved.data, call.context)
@@ -182,7 +190,7 @@ class StatementCalls:
         if operation is None and call.session is not None:
             try:
                 with lease_may_return():
-                    operation = await self._statements.followed.reattach(call.session, message, call.metadata)
+                    operation = await self._services.followed.reattach(call.session, message, call.metadata)
             except GatewayError as error:
                 if error.condition != STORAGE_UNAVAILABLE or is_of_discovery(message.last_response_id):
                     raise
@@ -256,7 +264,7 @@ class StatementCalls:
         answer = await decode_answer(base_pb2.InterruptResponse, response, address, MAX_CONTROL_BYTES)
         at_backend = list(answer.interrupted_ids)
         if call.session is not None and (at_backend or (message.operation_id and not ended)):
-            running_writes = await self._statements.followed.running_writes(call.session)
+            running_writes = await self._services.followed.running_writes(call.session)
             if message.operation_id in running_writes:  # another replica executes the statement
                 message.operation_id = running_writes[message.operation_id]
                 response = await forward_unary(call.backend, call.method, message.SerializeToString(), call.context)

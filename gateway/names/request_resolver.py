@@ -80,20 +80,28 @@ class RequestResolver:
         paths: The check of the paths in requests.
         pools: The threads and the memory for large requests.
         plannings: The statements whose scans are being planned.
+        plans: Decodes plans.
     """
 
     def __init__(
-        self, workspaces: CurrentWorkspaces, paths: PathChecks, pools: RequestPools, plannings: Plannings
+        self,
+        workspaces: CurrentWorkspaces,
+        paths: PathChecks,
+        pools: RequestPools,
+        plannings: Plannings,
+        plans: PlanDecoder,
     ) -> None:
         self._plannings = plannings
         self._workspaces = workspaces
         self._paths = paths
         self._pools = pools
-        self._plans = PlanDecoder(pools)
+        self._plans = plans
         self._cached_search: tuple[Workspaces, WordSearch] | None = None
 
-    async def resolve_execution(self, request: Request, decoded: DecodedPlan, get_resolver: GetResolver) -> Request:
-        """Resolve the names in an ``ExecutePlan`` request.
+    async def resolve_names(
+        self, request: Request, decoded: DecodedPlan, get_resolver: GetResolver
+    ) -> PlanResolver | None:
+        """Resolve the names in the plan of an ``ExecutePlan`` request, in place.
 
         Args:
             request: The request.
@@ -101,17 +109,32 @@ class RequestResolver:
             get_resolver: A function that returns the resolver of the session.
 
         Returns:
-            The request with all names resolved.
+            The resolver, which plans the scans of the plan. None if the plan has not changed.
 
         Raises:
             GatewayError: If a name cannot be resolved, or the plan is not allowed.
         """
         get = partial(get_resolver, decoded.texts)
         resolver = await self._get_needed_resolver(request.data, decoded.plan, get, is_needed=decoded.is_compressed)
-        if resolver is None or not await self._workspaces.reads.run_or_abandon(
-            resolver.resolve_statement, decoded.plan
-        ):
-            return request
+        if resolver is None:
+            return None
+        is_changed = await self._workspaces.reads.run_or_abandon(resolver.resolve_statement, decoded.plan)
+        return resolver if is_changed else None
+
+    async def plan_execution(self, request: Request, decoded: DecodedPlan, resolver: PlanResolver) -> Request:
+        """Plan the scans of an ``ExecutePlan`` request.
+
+        Args:
+            request: The request.
+            decoded: The plan of the request, with all names resolved.
+            resolver: The resolver of the session.
+
+        Returns:
+            The request for the backend.
+
+        Raises:
+            GatewayError: If a scan cannot be planned.
+        """
         if await self._pools.decode(decoded.size_bytes, uses_engine, decoded.plan):
             await self._plannings.run(request.key, request.read_statement(), resolver.plan_scans(decoded.plan))
         encoded = await self._plans.encode(decoded)

@@ -59,7 +59,7 @@ class Routes:
         self._pools = RequestPools()
         self._paths = PathChecks(current, Audit(), self._pools)
         self._decoder = PlanDecoder(self._pools)
-        self._resolver = RequestResolver(current, self._paths, self._pools, Plannings(Drain()))
+        self._resolver = RequestResolver(current, self._paths, self._pools, Plannings(Drain()), self._decoder)
         self._tables = [
             TemporaryTable(name, TableUuid(f"00000000-0000-4000-8000-{number:012}"), TableState.READY, "parquet")
             for number, name in enumerate(_TABLES, 1)
@@ -112,7 +112,8 @@ class Routes:
                 return f"change {statement!r} {_resolved_query(names, statement, texts.of(text))}"
         request = read_request(data, "ExecutePlan")
         decoded = await self._decoder.decode(await self._decoder.read(request))
-        executed = await self._resolver.resolve_execution(request, decoded, get_resolver)
+        resolver = await self._resolver.resolve_names(request, decoded, get_resolver)
+        executed = request if resolver is None else await self._resolver.plan_execution(request, decoded, resolver)
         analysis = base_pb2.AnalyzePlanRequest(session_id=_KEY.client_session_id)
         analysis.schema.plan.CopyFrom(message.plan)
         try:

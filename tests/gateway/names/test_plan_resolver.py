@@ -114,8 +114,9 @@ async def test_analysis_in_a_long_discovery_is_handed_over(workspaces):
         return Discovering(workspaces, [], SessionSettings())
 
     drain, pools = Drain(), RequestPools()
+    plans = PlanDecoder(pools)
     current = CurrentWorkspaces(workspaces, make_workspace_reads())
-    resolution = RequestResolver(current, PathChecks(current, Audit(), pools), pools, Plannings(drain))
+    resolution = RequestResolver(current, PathChecks(current, Audit(), pools), pools, Plannings(drain), plans)
     asked = base_pb2.AnalyzePlanRequest(session_id="s")
     asked.schema.plan.root.read.named_table.unparsed_identifier = "dfs.`a.json`"
     analysis = asyncio.create_task(resolution.resolve_analysis(KEY, asked.SerializeToString(), get_resolver))
@@ -139,7 +140,8 @@ async def test_compressed_plans_of_an_analysis_are_resolved(workspaces):
         return resolver
 
     current, pools = CurrentWorkspaces(workspaces, make_workspace_reads()), RequestPools()
-    resolution = RequestResolver(current, PathChecks(current, Audit(), pools), pools, Plannings(Drain()))
+    plans = PlanDecoder(pools)
+    resolution = RequestResolver(current, PathChecks(current, Audit(), pools), pools, Plannings(Drain()), plans)
     asked.ParseFromString((await resolution.resolve_analysis(KEY, asked.SerializeToString(), get_resolver)).data)
     assert asked.same_semantics.other_plan == untouched
     data = zstandard.decompress(asked.same_semantics.target_plan.compressed_operation.data)

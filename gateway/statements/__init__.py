@@ -1,0 +1,1 @@
+"""Reads each statement once, and decides what happens to it."""

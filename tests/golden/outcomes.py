@@ -1,14 +1,19 @@
-"""The outcomes of all texts in the golden corpus, and their digests."""
+"""The outcomes of all texts and plans in the golden corpus, and their digests."""
 
 import asyncio
 import hashlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from pyspark.sql.connect.proto import base_pb2
+
 from tests.golden.corpus import groups
+from tests.golden.plans import random_plans
 from tests.golden.routes import Routes
 
+_PLANS = 250
+_PLAN_GROUPS = 12
 _DIGESTS = Path(__file__).with_name("digests.txt")
 
 
@@ -20,9 +25,14 @@ def outcomes() -> Iterator[tuple[str, Sequence[tuple[str, str]]]]:
         async def find(texts: Sequence[str]) -> Sequence[tuple[str, str]]:
             return [(text, await routes.of_text(text)) for text in texts]
 
+        async def find_of_plans(plans: Iterable[base_pb2.Plan]) -> Sequence[tuple[str, str]]:
+            return [(str(plan), await routes.of_plan(plan)) for plan in plans]
+
         with asyncio.Runner() as runner:
             for group, texts in groups().items():
                 yield group, runner.run(find(texts))
+            for number in range(_PLAN_GROUPS):
+                yield f"plans {number}", runner.run(find_of_plans(random_plans(_PLANS, number)))
 
 
 def digests() -> Mapping[str, str]:

@@ -67,7 +67,13 @@ class Routes:
 
     async def of_text(self, text: str) -> str:
         """Return what happens to a text, in each form in which a client can send it, and in several sessions."""
-        found = [await self._route(each, text) for each in _forms(text)]
+        return self._shown([await self._route(each, text) for each in _forms(text)])
+
+    async def of_plan(self, plan: base_pb2.Plan) -> str:
+        """Return what happens to a plan in several sessions."""
+        return self._shown([await self._route(plan, "")])
+
+    def _shown(self, found: Sequence[str]) -> str:
         return _RANDOM_END.sub("_{random}", "\n".join(found).replace(self._directory, "{directory}"))
 
     async def _route(self, plan: base_pb2.Plan, text: str) -> str:
@@ -109,7 +115,8 @@ class Routes:
             if isinstance(statement, StatementError):
                 return f"error {statement}"
             if statement is not None:
-                return f"change {statement!r} {_resolved_query(names, statement, texts.of(text))}"
+                resolved = _resolved_query(names, statement, texts.of(text)) if text else ""
+                return f"change {statement!r} {resolved}"
         request = read_request(data, "ExecutePlan")
         decoded = await self._decoder.decode(await self._decoder.read(request))
         resolver = await self._resolver.resolve_names(request, decoded, get_resolver)

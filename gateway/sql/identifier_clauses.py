@@ -18,6 +18,9 @@ from gateway.sql.statements import IdentifierClause
 
 _MAX_ARGUMENT_TOKENS = 1000
 
+EvaluatedNames = Mapping[IdentifierClause, tuple[str, ...]]
+"""The names in ``IDENTIFIER(…)`` clauses. A name that only Spark can compute has no parts."""
+
 
 @dataclass(frozen=True, slots=True)
 class UnknownName:
@@ -88,7 +91,7 @@ def resolve_identifier_clauses(
 
 def evaluate_identifier_clauses(
     sql: str, clauses: Sequence[IdentifierClause], parameters: Parameters, dialect: Dialect = DEFAULT_DIALECT
-) -> Mapping[IdentifierClause, tuple[str, ...]]:
+) -> EvaluatedNames:
     """Return the names in ``IDENTIFIER(…)`` clauses.
 
     Args:

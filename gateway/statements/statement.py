@@ -1,7 +1,7 @@
 """A statement of a client, as all parts of the gateway read it.
 
 Guarantee: the plan of a statement is decoded once. Its SQL text is divided into tokens and parsed only when a reader
-asks for it, and at most once in each dialect (see :mod:`gateway.sql.sql_texts` and :mod:`gateway.tables.recognition`).
+asks for it, and at most once in each dialect (:mod:`gateway.sql.sql_texts`, :mod:`gateway.statements.recognition`).
 """
 
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
@@ -12,11 +12,12 @@ from gateway.messages.requests import Request
 from gateway.plans.plan_decoding import DecodedPlan
 from gateway.plans.sql_relations import find_sql, find_statement
 from gateway.sql import statements
+from gateway.sql.identifier_clauses import EvaluatedNames
 from gateway.sql.lexer import Dialect
 from gateway.sql.sql_texts import SqlTexts
 from gateway.sql.statement_error import StatementError
+from gateway.statements.recognition import SqlRecognition
 from gateway.tables.data_frame_commands import concerns_tables
-from gateway.tables.recognition import EvaluatedNames, SqlRecognition
 
 
 class Statement:

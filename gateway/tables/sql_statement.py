@@ -8,11 +8,11 @@ from pyspark.sql.connect.proto import relations_pb2
 from gateway.blocking_work.request_pools import INLINE_CHARACTERS
 from gateway.names.targets import Target
 from gateway.plans.sql_relations import find_sql, remove_positional_parameters
+from gateway.sql.identifier_clauses import EvaluatedNames
 from gateway.sql.lexer import tokenize
 from gateway.sql.parameters import Parameters, StringEvaluator
 from gateway.sql.statement_parser import extract_query, find_query
 from gateway.sql.statements import HasQuery, IdentifierClause, TableName
-from gateway.tables.recognition import EvaluatedNames
 from gateway.tables.statement_context import StatementContext
 from gateway.tables.table_errors import unreadable_name
 

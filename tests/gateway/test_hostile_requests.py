@@ -17,7 +17,7 @@ from gateway.messages.wire import count_fields, encode_field
 from gateway.plans.plan_decoding import PlanDecoder, UnreadablePlanError
 from gateway.sql.lexer import DEFAULT_DIALECT, tokenize
 from gateway.sql.statements import DropTable, Insert
-from gateway.tables.recognition import SqlRecognition
+from gateway.statements.recognition import SqlRecognition
 
 MIB = 1024 * 1024
 STALL_SECONDS = 5.0
@@ -126,7 +126,7 @@ async def test_insert_with_megabytes_of_values_is_parsed(pools):
 async def test_text_is_parsed_once(pools, monkeypatch):
     calls = []
     monkeypatch.setattr(
-        "gateway.tables.recognition.parse_statement", lambda *arguments: calls.append(arguments) or DropTable
+        "gateway.statements.recognition.parse_statement", lambda *arguments: calls.append(arguments) or DropTable
     )
     for text in ("DROP TABLE t", "DROP TABLE t " + " " * 100_000):
         recognition = SqlRecognition(text, pools)

@@ -30,7 +30,7 @@ from gateway.sql.sql_texts import SqlTexts
 from gateway.sql.statement_error import StatementError
 from gateway.sql.statement_parser import extract_query
 from gateway.sql.statements import HasQuery
-from gateway.tables.recognition import SqlRecognition
+from gateway.statements.recognition import SqlRecognition
 from workspace.identifiers import ClientSessionId, Principal, TableUuid
 from workspace.records import TableState, TemporaryTable
 from workspace.workspaces import Workspaces

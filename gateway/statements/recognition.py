@@ -8,13 +8,13 @@ Guarantees:
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from pyspark.sql.connect.proto import relations_pb2
 
 from gateway.blocking_work.request_pools import INLINE_CHARACTERS, RequestPools
 from gateway.plans.sql_relations import read_parameters
-from gateway.sql.identifier_clauses import evaluate_identifier_clauses
+from gateway.sql.identifier_clauses import EvaluatedNames, evaluate_identifier_clauses
 from gateway.sql.lexer import DEFAULT_DIALECT, Dialect
 from gateway.sql.statement_error import StatementError
 from gateway.sql.statement_parser import may_concern_tables, parse_statement
@@ -23,7 +23,6 @@ from gateway.sql.statements import IdentifierClause, Statement
 _DOUBLE_QUOTED = Dialect(double_quoted_identifiers=True)
 
 _Result = Statement | StatementError | None
-EvaluatedNames = Mapping[IdentifierClause, tuple[str, ...]]
 
 
 class SqlRecognition:

@@ -48,8 +48,8 @@ async def calls_before_others(limits: ConnectionLimits) -> float:
 @pytest.mark.skipif(not SHARES_PORTS, reason="The system does not divide connections between listeners.")
 async def test_flood_of_calls_on_one_connection_does_not_delay_most_others() -> None:
     limits = ConnectionLimits(streams=2 * FLOOD)
-    assert await calls_before_others(replace(limits, connections=100)) > FLOOD / 2, "one server answers in order"
-    assert await calls_before_others(limits) < FLOOD / 4
+    of_one_server = await calls_before_others(replace(limits, connections=100))
+    assert await calls_before_others(limits) < of_one_server / 2
 
 
 async def test_port_belongs_to_one_gateway() -> None:

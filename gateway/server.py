@@ -122,7 +122,7 @@ class Gateway:
             RootError: If the default temporary workspace has changed since this replica was created.
             BackendAddressError: If the address of a backend does not have the form ``sc://host:port`` or
                 ``sc://host:port/;use_ssl=true``.
-            CredentialFileError: If a file with a certificate, key or token cannot be used.
+            SourceError: If a file with a certificate, key or token cannot be used.
         """
         config = self._config
         self._backends = Backends(

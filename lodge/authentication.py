@@ -18,10 +18,10 @@ from gateway.authentication.client_certificates import CertificateSettings as Ce
 from gateway.authentication.jwt_tokens import JwtMethod
 from gateway.authentication.jwt_tokens import JwtSettings as JwtMethodSettings
 from gateway.authentication.method import CredentialKind, Method, Naming
-from gateway.authentication.source import SourceError
-from gateway.authentication.source_memory import SourceMemory
 from gateway.authentication.token_file import TokenFileMethod
 from gateway.authentication.unavailable import UnavailableMethod
+from gateway.reloading.last_valid_value import SourceError
+from gateway.reloading.source_memory import SourceMemory
 from lodge.authentication_settings import (
     CertificateSettings,
     JwtSettings,

@@ -48,7 +48,7 @@ class BackendSessions:
         backends: The addresses of the configured backends.
 
     Raises:
-        CredentialFileError: If a file of the credentials cannot be used.
+        SourceError: If a file of the credentials cannot be used.
     """
 
     def __init__(

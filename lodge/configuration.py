@@ -18,9 +18,9 @@ from contextlib import suppress
 import structlog
 
 from gateway.authentication.method import Method
-from gateway.authentication.source_memory import SourceMemory
 from gateway.authentication.unavailable import UnavailableMethod
 from gateway.errors import GatewayError
+from gateway.reloading.source_memory import SourceMemory
 from lodge.authentication import (
     Methods,
     check_listen_address,
@@ -49,7 +49,10 @@ class Configuration:
         read_settings: A function that reads the options, the environment variables and the configuration file again.
             It raises SettingError if a setting is invalid.
         keep: A function that keeps the settings and workspaces after a reload, for a gateway that replaces this one.
-        memory: Keeps the sources of the authentication methods for such a gateway.
+        memory: Keeps the files and documents that this gateway reads again, for such a gateway.
+
+    Attributes:
+        memory: The same memory.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class Configuration:
         keep: Callable[[tuple[ServeSettings, Workspaces]], None] = lambda accepted: None,
         memory: SourceMemory | None = None,
     ) -> None:
-        self._memory = memory or SourceMemory()
+        self.memory = memory or SourceMemory()
         self._keep = keep
         self._changing = asyncio.Lock()
         self.settings = settings
@@ -81,8 +84,7 @@ class Configuration:
             SettingError: If a method cannot be used, or if a method is missing.
         """
         check_listen_address(self.settings)
-        self.methods = open_methods(self.settings, may_be_missing=replaces_gateway, memory=self._memory)
-        self._memory.forget_former_gateway()
+        self.methods = open_methods(self.settings, may_be_missing=replaces_gateway, memory=self.memory)
 
     async def open_missing_methods(self, apply: Callable[[Workspaces, Sequence[Method]], Awaitable[None]]) -> None:
         """Open the authentication methods that could not be opened at the start, as soon as that is possible.
@@ -94,7 +96,7 @@ class Configuration:
             await asyncio.sleep(_RETRY_SECONDS)
             async with self._changing:
                 methods = await asyncio.to_thread(
-                    open_methods, self.settings, self.methods, may_be_missing=True, memory=self._memory
+                    open_methods, self.settings, self.methods, may_be_missing=True, memory=self.memory
                 )
                 if _count_missing(methods) == _count_missing(self.methods):
                     self.methods = methods
@@ -137,7 +139,7 @@ class Configuration:
         read = self._read_settings()
         settings, workspaces = checked_reload(self.settings, read)
         ignored = sorted(name for name in _FIXED if getattr(read, name) != getattr(settings, name))
-        return settings, workspaces, open_methods(settings, self.methods, memory=self._memory), ignored
+        return settings, workspaces, open_methods(settings, self.methods, memory=self.memory), ignored
 
 
 def _count_missing(methods: Methods) -> int:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import structlog
 from prometheus_client import CollectorRegistry
 
-from gateway.connections.credential_files import CredentialFileError
+from gateway.reloading.last_valid_value import SourceError
 from lodge.audit_log import open_audit_log
 from lodge.backend_sessions import BackendSessions
 from lodge.command_errors import StartError
@@ -58,7 +58,7 @@ def _backend_sessions(settings: ReapSettings) -> BackendSessions:
     backends = {*settings.backend, *settings.principal_backend.values()}
     try:
         return BackendSessions(access=backend_access(settings), backends=backends)
-    except CredentialFileError as error:
+    except SourceError as error:
         raise StartError(str(error)) from error
 
 

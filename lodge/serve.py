@@ -25,11 +25,11 @@ from gateway.admission.limits import AdmissionLimits
 from gateway.auditing.audit import Audit
 from gateway.blocking_work.current_work import CurrentWork
 from gateway.config import GatewayConfig, Limits
-from gateway.connections.credential_files import CredentialFileError
 from gateway.connections.listener import Addresses, ListenError
 from gateway.errors import GatewayError
 from gateway.health import GatewayHealth
 from gateway.metrics import GatewayGauges, GatewayMetrics
+from gateway.reloading.last_valid_value import SourceError
 from gateway.server import Gateway
 from gateway.sessions.life_signs import Identity, LifeSigns
 from gateway.sessions.suspicions import Suspicion
@@ -82,8 +82,6 @@ class FromWatcher:
         suspicions: The requests on which the gateways before this one worked when they were lost.
         spark: The local Spark server, or None if the gateway uses other backends.
         reloads: Whether a reload was requested since the start of the watcher.
-        tls_contents: The TLS certificates that a gateway used last.
-        backend_credentials: The credentials for backends that a gateway used last.
         root_ids: The ids of the roots that a gateway used last, if session records are files.
     """
 
@@ -92,8 +90,6 @@ class FromWatcher:
     suspicions: Sequence[Suspicion]
     spark: LocalSpark | None
     reloads: bool
-    tls_contents: KeptValue
-    backend_credentials: KeptValue
     root_ids: KeptValue
 
 
@@ -137,9 +133,9 @@ async def _serve(
         if settings.impersonation:
             await asyncio.to_thread(check_impersonation, settings, workspaces)
         config = config_for(settings, workspaces, spark)
-        config = replace(config, backend_access=replace(config.backend_access, kept=watcher.backend_credentials))
+        config = replace(config, backend_access=replace(config.backend_access, memory=configuration.memory))
         if config.tls is not None:
-            config = replace(config, tls=replace(config.tls, kept=watcher.tls_contents))
+            config = replace(config, tls=replace(config.tls, memory=configuration.memory))
         if before is not None:
             config = _at_addresses_of(before, config)
         registry = CollectorRegistry()
@@ -169,6 +165,7 @@ async def _serve(
         metrics_address = settings.metrics_listen if before is None else before.metrics_listen
         metrics_listen = stack.enter_context(serve_metrics(metrics_address, endpoint, event="gateway_metrics_served"))
         addresses = await stack.enter_async_context(_start(gateway, settings, signs, spark))
+        configuration.memory.forget_former_gateway()
         signs.identity = Identity(gateway.replica, addresses.main, addresses.certificate, metrics_listen)
         if before is None:
             print(f"Lodge is ready at {addresses.url}", flush=True)
@@ -294,7 +291,7 @@ async def _start(
         drain_seconds = min(drain_seconds, _EMBEDDED_SPARK_STOP_SECONDS)
     try:
         addresses = await gateway.start()
-    except (ListenError, CredentialFileError) as error:
+    except (ListenError, SourceError) as error:
         raise StartError(str(error)) from error
     except (GatewayError, RootError) as error:
         reason = f" {error.__cause__}" if error.__cause__ else ""

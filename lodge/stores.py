@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gateway.connections.kept_contents import KeptContents
+from gateway.reloading.source_memory import KeptContents
 from lodge.command_errors import StartError
 from lodge.settings import ReapSettings, ServeSettings
 from lodge.workspace_settings import open_locations, open_schema_segments

@@ -123,8 +123,8 @@ def _revoke(arguments: argparse.Namespace) -> None:
 
 
 def _read(file: Path) -> Sequence["TokenEntry"]:
-    from gateway.authentication.source import SourceError  # noqa: PLC0415 - slow to load
-    from gateway.authentication.token_entries import parse_token_file, read_token_file  # noqa: PLC0415
+    from gateway.authentication.token_entries import parse_token_file, read_token_file  # noqa: PLC0415 - slow to load
+    from gateway.reloading.last_valid_value import SourceError  # noqa: PLC0415
 
     try:
         return parse_token_file(file, read_token_file(file))

@@ -146,9 +146,7 @@ class Watcher:
         self._suspicions: Sequence[Suspicion] = ()
         self._was_reload_requested = False
         self._accepted = KeptValue()
-        self._tls_contents = KeptValue()
-        self._backend_credentials = KeptValue()
-        self._authentication_sources = KeptValue()
+        self._sources = KeptValue()
         self._root_ids = KeptValue()
         self._before: Identity | None = None
         self._pulse = Pulse(_PERIOD_SECONDS)
@@ -353,7 +351,7 @@ class Watcher:
         tuning.leave_out_pandas()
         tuning.start_grpc()
 
-        from gateway.authentication.source_memory import SourceMemory  # noqa: PLC0415
+        from gateway.reloading.source_memory import SourceMemory  # noqa: PLC0415
         from lodge.configuration import Configuration  # noqa: PLC0415
         from lodge.serve import FromWatcher, LocalSpark, serve  # noqa: PLC0415
 
@@ -367,11 +365,9 @@ class Watcher:
             self._suspicions,
             spark,
             self._was_reload_requested,
-            self._tls_contents,
-            self._backend_credentials,
             self._root_ids,
         )
-        memory = SourceMemory(self._authentication_sources)
+        memory = SourceMemory(self._sources)
         configuration = Configuration(*self._current_settings(), self._read_settings, self._accepted.write, memory)
         asyncio.run(serve(configuration, output, from_watcher))
 

@@ -22,11 +22,12 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gateway.authentication.credentials import Credentials
-from gateway.authentication.file_source import read_file
 from gateway.authentication.method import CredentialKind, DeniedError, Naming
-from gateway.authentication.source import Source, SourceError
-from gateway.authentication.source_memory import SourceMemory
+from gateway.authentication.source import Source
 from gateway.messages.identity import Identity
+from gateway.reloading.files import read_file
+from gateway.reloading.last_valid_value import SourceError
+from gateway.reloading.source_memory import SourceMemory
 
 _MAX_FILE_BYTES = 1024 * 1024  # the limit of the file for TLS, which refuses a larger file too
 _TIMEOUT_SECONDS = 10.0
@@ -108,9 +109,8 @@ class CertificateMethod:
                 partial(
                     read_file,
                     authorities,
-                    label=_LABEL,
+                    label=f"{_LABEL} [{authorities}]",
                     max_bytes=_MAX_FILE_BYTES,
-                    if_unreadable="Check the path and its permissions.",
                     if_too_large="Give a file that contains only the certificates of the authorities.",
                 ),
                 partial(self._update, authorities),

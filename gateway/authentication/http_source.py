@@ -6,7 +6,7 @@ from pathlib import Path
 
 import urllib3
 
-from gateway.authentication.source import SourceError
+from gateway.reloading.last_valid_value import SourceError
 
 _CONNECT_SECONDS = 3.0
 _TOTAL_SECONDS = 8.0

@@ -13,7 +13,7 @@ from typing import Any
 import jwt
 from jwt.algorithms import AllowedPublicKeys
 
-from gateway.authentication.source import SourceError
+from gateway.reloading.last_valid_value import SourceError
 
 MAX_JWKS_BYTES = 1024 * 1024
 _MAX_KEYS = 100

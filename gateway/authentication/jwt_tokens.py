@@ -14,13 +14,13 @@ from typing import Any
 import jwt
 
 from gateway.authentication.credentials import Credentials
-from gateway.authentication.file_source import read_file
 from gateway.authentication.http_source import read_url
 from gateway.authentication.jwks import ALGORITHMS, MAX_JWKS_BYTES, KeySet, parse_jwks
 from gateway.authentication.method import CredentialKind, DeniedError, Naming, UndecidedError
 from gateway.authentication.source import Source
-from gateway.authentication.source_memory import SourceMemory
 from gateway.messages.identity import Identity
+from gateway.reloading.files import read_file
+from gateway.reloading.source_memory import SourceMemory
 
 _TIMEOUT_SECONDS = 10.0
 _JWT_PARTS = 3
@@ -85,14 +85,7 @@ class JwtMethod:
         name, jwks = str(settings.jwks), settings.jwks
         self._keys: Source[KeySet] = Source(
             name,
-            partial(
-                read_file,
-                jwks,
-                label="The JWKS file",
-                max_bytes=MAX_JWKS_BYTES,
-                if_unreadable="Check the path and its permissions.",
-                if_too_large="Check the path.",
-            )
+            partial(read_file, jwks, label=f"The JWKS file [{jwks}]", max_bytes=MAX_JWKS_BYTES)
             if isinstance(jwks, Path)
             else partial(read_url, jwks, ca_file=settings.ca_file, max_bytes=MAX_JWKS_BYTES),
             partial(parse_jwks, name),

@@ -22,12 +22,12 @@ from kubernetes.client import ApiException, AuthenticationV1Api
 
 from gateway.authentication.credentials import Credentials
 from gateway.authentication.method import CredentialKind, DeniedError, Naming, UndecidedError
-from gateway.authentication.source import SourceError
 from gateway.authentication.token_entries import digest_of, is_lodge_token
 from gateway.blocking_work.futures import retrieve_error
 from gateway.blocking_work.pools import Pool
 from gateway.errors import GatewayError, authentication_unavailable
 from gateway.messages.identity import Identity
+from gateway.reloading.last_valid_value import SourceError
 from workspace.kubernetes.connection import Connection
 
 THREADS = 8

@@ -16,9 +16,10 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from gateway.authentication.source_memory import KeptSource, SourceMemory
 from gateway.blocking_work.pools import Pool
 from gateway.errors import GatewayError, authentication_unavailable
+from gateway.reloading.last_valid_value import LastValidValue, Reading, SourceError
+from gateway.reloading.source_memory import KeptSource, SourceMemory
 
 _SECONDS_BETWEEN_REPORTS = 60.0
 _RETRY_SECONDS = 15.0
@@ -27,13 +28,6 @@ _CLOCK_STEP_SECONDS = 0.05
 
 _Value = TypeVar("_Value")
 log = structlog.get_logger(__name__)
-
-
-class SourceError(Exception):
-    """Raised if a source cannot be read, or if its content is not valid.
-
-    The message names the source, the problem and what to do, but never contains the content.
-    """
 
 
 def _ignore_change() -> None:
@@ -68,8 +62,6 @@ class Source(Generic[_Value]):
         memory: SourceMemory | None = None,
     ) -> None:
         self._name = name
-        self._read = read
-        self._parse = parse
         self._period_seconds = period_seconds
         self._max_age_seconds = max_age_seconds
         self._pool = Pool(
@@ -81,42 +73,22 @@ class Source(Generic[_Value]):
         )
         self._on_change: Callable[[], None] = _ignore_change
         self._refreshing: asyncio.Task[None] | None = None
-        self._refused: tuple[bytes, str] | None = None
         self._memory = memory or SourceMemory()
-        self._reported_at: float | None = None
         self._is_closed = False
         self._attempted_at = time.monotonic()
-        self._content, self._value, self._valid_at = self._read_first()
-
-    def _read_first(self) -> tuple[bytes, _Value, float]:
-        """Return the content, its value, and when it was read.
-
-        Raises:
-            SourceError: If the content cannot be read or is not valid, and no gateway before this one has read it.
-        """
-        try:
-            content = self._read()
-            value = self._parse(content)
-        except SourceError as error:
-            kept = self._memory.of_former_gateway(self._name)
-            if kept is None:
-                raise
-            self._report(str(error))
-            value = self._parse(kept.content)
-        else:
-            kept = KeptSource(content, self._attempted_at)
-        self._memory.keep(self._name, kept)
-        return kept.content, value, kept.valid_at
+        self._last_valid = LastValidValue(
+            name, read, parse, self._report, self._memory, repeat_seconds=_SECONDS_BETWEEN_REPORTS
+        )
 
     @property
     def value(self) -> _Value | None:
         """The last valid value, or None if it has exceeded its maximum age."""
-        return None if self._is_too_old else self._value
+        return None if self._is_too_old else self._last_valid.current.value
 
     @property
     def is_failing(self) -> bool:
         """Whether the last read failed."""
-        return self._reported_at is not None
+        return bool(self._last_valid.problem)
 
     async def watch(self, on_change: Callable[[], None]) -> None:
         """Read the source periodically until the task is cancelled.
@@ -151,14 +123,17 @@ class Source(Generic[_Value]):
 
     @property
     def _is_too_old(self) -> bool:
-        return self._max_age_seconds is not None and time.monotonic() - self._valid_at > self._max_age_seconds
+        return (
+            self._max_age_seconds is not None
+            and time.monotonic() - self._last_valid.current.read_at > self._max_age_seconds
+        )
 
     def _pause_seconds(self) -> float:
         """Return the time until the next read, or until the value exceeds its maximum age."""
         period = min(self._period_seconds, _RETRY_SECONDS) if self.is_failing else self._period_seconds
         if self._max_age_seconds is None or self._is_too_old:
             return period
-        remaining = self._valid_at + self._max_age_seconds - time.monotonic()
+        remaining = self._last_valid.current.read_at + self._max_age_seconds - time.monotonic()
         return min(period, max(remaining, 0.0) + _CLOCK_STEP_SECONDS)
 
     async def _refresh(self) -> None:
@@ -167,49 +142,31 @@ class Source(Generic[_Value]):
         await asyncio.shield(self._refreshing)
 
     async def _read_again(self) -> None:
-        self._attempted_at = started = time.monotonic()
+        self._attempted_at = time.monotonic()
         try:
-            content, value = await self._pool.run_or_abandon(self._load, self._content, started)
+            reading = await self._pool.run_or_abandon(self._load)
         except (SourceError, GatewayError) as error:
-            self._report(str(error) if isinstance(error, SourceError) else _silence(self._name))
+            self._last_valid.fail(str(error) if isinstance(error, SourceError) else _silence(self._name))
             return
         except Exception as error:
-            self._report(f"[{self._name}] cannot be used because of an unexpected error: {type(error).__name__}.")
+            problem = f"[{self._name}] cannot be used because of an unexpected error: {type(error).__name__}."
+            self._last_valid.fail(problem)
             raise
         finally:
             self._refreshing = None
-        self._valid_at, self._reported_at = started, None
-        if value is not None:
-            self._content, self._value = content, value
+        if self._last_valid.use(reading):
             log.info("authentication_source_changed", source=self._name)
             self._on_change()
 
-    def _load(self, known: bytes, started: float) -> tuple[bytes, _Value | None]:
-        """Return the content, and its value if the content has changed. Keep the content.
+    def _load(self) -> Reading[bytes, _Value]:
+        """Read the source. If the value has a maximum age, keep its new age too."""
+        reading = self._last_valid.read()
+        if self._max_age_seconds is not None:
+            self._memory.keep(self._name, KeptSource(reading.content, reading.read_at))
+        return reading
 
-        Content that was refused is not parsed again, because this can take seconds of processor time.
-        """
-        content = self._read()
-        if content == known:
-            self._refused = None
-            if self._max_age_seconds is not None:
-                self._memory.keep(self._name, KeptSource(content, started))
-            return content, None
-        if self._refused is not None and self._refused[0] == content:
-            raise SourceError(self._refused[1])
-        try:
-            value = self._parse(content)
-        except SourceError as error:
-            self._refused = content, str(error)
-            raise
-        self._memory.keep(self._name, KeptSource(content, started))
-        return content, value
-
-    def _report(self, reason: str) -> None:
-        now = time.monotonic()
-        if self._reported_at is None or now - self._reported_at >= _SECONDS_BETWEEN_REPORTS:
-            self._reported_at = now
-            log.error("authentication_source_failed", source=self._name, reason=reason)
+    def _report(self, reason: str, _value: _Value) -> None:
+        log.error("authentication_source_failed", source=self._name, reason=reason)
 
 
 def _silence(name: str) -> str:

@@ -28,9 +28,9 @@ from typing import Annotated, Any
 import yaml
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
-from gateway.authentication.file_source import read_file
-from gateway.authentication.source import SourceError
 from gateway.messages.identity import problem_with_name
+from gateway.reloading.files import read_file
+from gateway.reloading.last_valid_value import SourceError
 
 TOKEN_PREFIX = "lodge_"  # noqa: S105 - not a secret
 _RANDOM_BYTES = 32
@@ -136,7 +136,7 @@ def read_token_file(path: Path) -> bytes:
 
     return read_file(
         path,
-        label="The token file",
+        label=f"The token file [{path}]",
         max_bytes=_MAX_FILE_BYTES,
         if_unreadable=f"Create it with: lodge token create --file {path} --principal NAME",
         if_too_large="Remove expired tokens.",

@@ -12,7 +12,6 @@ from pathlib import Path
 from gateway.authentication.credentials import Credentials
 from gateway.authentication.method import CredentialKind, DeniedError, Naming
 from gateway.authentication.source import Source
-from gateway.authentication.source_memory import SourceMemory
 from gateway.authentication.token_entries import (
     TokenEntry,
     digest_of,
@@ -21,6 +20,7 @@ from gateway.authentication.token_entries import (
     read_token_file,
 )
 from gateway.messages.identity import Identity
+from gateway.reloading.source_memory import SourceMemory
 
 _TIMEOUT_SECONDS = 60.0  # a file with 100,000 tokens takes several seconds
 

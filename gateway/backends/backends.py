@@ -151,7 +151,7 @@ class Backends:
     Raises:
         BackendAddressError: If an address does not have the form ``sc://host:port`` or
             ``sc://host:port/;use_ssl=true``.
-        CredentialFileError: If a file of the credentials cannot be used.
+        SourceError: If a file of the credentials cannot be used.
     """
 
     def __init__(

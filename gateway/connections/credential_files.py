@@ -6,45 +6,43 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.connections.backend_address import BackendAddress
+from gateway.reloading.files import read_file
+from gateway.reloading.last_valid_value import SourceError
 
 _MAX_FILE_BYTES = 1024 * 1024
 _TOKEN = re.compile(rb"[!-~]{1,16384}")
 
 
-class CredentialFileError(ValueError):
-    """A file of a setting that cannot be used.
-
-    The message never contains a part of the file.
+@dataclass(frozen=True, slots=True)
+class CredentialFile:
+    """A small file with credentials.
 
     Attributes:
         setting: The setting that contains the path.
-        path: The file.
-        reason: Why the file cannot be used, and what to do.
+        path: The path.
     """
 
-    def __init__(self, setting: str, path: Path, reason: str) -> None:
-        super().__init__(f"The file [{path}] of the setting {setting} cannot be used: {reason}")
-        self.setting = setting
-        self.path = path
-        self.reason = reason
+    setting: str
+    path: Path
 
+    def __str__(self) -> str:
+        return f"The file [{self.path}] of the setting {self.setting}"
 
-def read_file(setting: str, path: Path) -> bytes:
-    """Return the content of a small file.
+    def read(self) -> bytes:
+        """Return the content.
 
-    Raises:
-        CredentialFileError: If the file cannot be read, or is too large.
-    """
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise CredentialFileError(
-            setting, path, f"{error.strerror}. Check the path and the permissions of the file."
-        ) from None
-    if len(content) > _MAX_FILE_BYTES:
-        raise CredentialFileError(setting, path, f"it has more than {_MAX_FILE_BYTES:,} bytes. Check the path.")
-    return content
+        Raises:
+            SourceError: If the file cannot be read, or is too large.
+        """
+        return read_file(self.path, label=str(self), max_bytes=_MAX_FILE_BYTES)
+
+    def error(self, reason: str) -> SourceError:
+        """Return the error that the file cannot be used.
+
+        Args:
+            reason: Why the file cannot be used, and what to do. It never contains a part of the file.
+        """
+        return SourceError(f"{self} cannot be used: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +62,16 @@ class BackendTokens:
         return self.by_backend.get(backend, self.default)
 
 
-def read_backend_tokens(setting: str, path: Path) -> BackendTokens:
+def read_backend_tokens(file: CredentialFile) -> BackendTokens:
     """Return the tokens in a file.
 
     The file contains either one token for all backends, or one line for each backend with its address and its token.
     Empty lines and lines that begin with ``#`` are ignored.
 
     Raises:
-        CredentialFileError: If the file cannot be read, or has another form.
+        SourceError: If the file cannot be read, or has another form.
     """
-    lines = [line.split() for line in read_file(setting, path).splitlines()]
+    lines = [line.split() for line in file.read().splitlines()]
     lines = [words for words in lines if words and not words[0].startswith(b"#")]
     if len(lines) == 1 and len(lines[0]) == 1 and _TOKEN.fullmatch(lines[0][0]):
         return BackendTokens(default=lines[0][0].decode("ascii"))
@@ -90,9 +88,7 @@ def read_backend_tokens(setting: str, path: Path) -> BackendTokens:
     else:
         if by_backend:
             return BackendTokens(by_backend)
-    raise CredentialFileError(
-        setting,
-        path,
+    raise file.error(
         "it must contain one token for all backends, or one line with the address and the token of each backend. A "
         "token has at most 16,384 printable ASCII characters without spaces.",
     )

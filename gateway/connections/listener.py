@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 import grpc
 
 from gateway.connections.shared_port import SHARES_PORTS, SharedServers
-from gateway.connections.tls import KeptTls, ServerCertificates, TlsFiles
+from gateway.connections.tls import ServerCertificates, TlsFiles
+from gateway.reloading.source_memory import SourceMemory
 
 HANDSHAKE_SECONDS = 10
 UNREAD_STREAM_BYTES = 256 * 1024
@@ -121,14 +122,13 @@ class ServerTls:
         files: The certificates.
         requires_client_certificate: Whether the main port requires a client certificate.
         certificate_listen: The address of a second port, which requires a client certificate. None if there is none.
-        kept: Where the contents of the files are kept for a gateway that replaces this one. None if no gateway can
-            replace it.
+        memory: Keeps the contents of the files for a gateway that replaces this one. None if no gateway can replace it.
     """
 
     files: TlsFiles
     requires_client_certificate: bool = False
     certificate_listen: str | None = None
-    kept: KeptTls | None = None
+    memory: SourceMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +179,13 @@ class Listener:
         server: The servers, to which the caller adds handlers.
 
     Raises:
-        CredentialFileError: If a TLS file cannot be used.
+        SourceError: If a TLS file cannot be used.
     """
 
     def __init__(self, listen: str, limits: ConnectionLimits, tls: ServerTls | None, max_message_bytes: int) -> None:
         self._listen = listen
         self._tls = tls
-        self._certificates = None if tls is None else ServerCertificates(tls.files, tls.kept)
+        self._certificates = None if tls is None else ServerCertificates(tls.files, tls.memory)
         # gRPC keeps no reference to credentials, although it calls their callback until the server has stopped.
         self._credentials: list[grpc.ServerCredentials] = []
         self.server = SharedServers(

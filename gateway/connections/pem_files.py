@@ -6,7 +6,6 @@ The files are checked before gRPC uses them, because gRPC reports a wrong file o
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TypeVar
 
 from cryptography import x509
@@ -14,7 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
-from gateway.connections.credential_files import CredentialFileError, read_file
+from gateway.connections.credential_files import CredentialFile
 
 _CURVES = ("secp256r1", "secp384r1")
 _SPKI = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -29,32 +28,24 @@ class KeyPairFiles:
     Attributes:
         certificate: The certificate, followed by the intermediate certificates.
         key: The private key, without a password.
-        certificate_setting: The setting with the path of the certificate.
-        key_setting: The setting with the path of the key.
     """
 
-    certificate: Path
-    key: Path
-    certificate_setting: str
-    key_setting: str
+    certificate: CredentialFile
+    key: CredentialFile
 
     def read(self) -> "KeyPair":
         """Read and check both files.
 
         Raises:
-            CredentialFileError: If a file cannot be read, the certificate is not valid now, or the key does not belong
-                to it.
+            SourceError: If a file cannot be read, the certificate is not valid now, or the key does not belong to it.
         """
-        chain = read_file(self.certificate_setting, self.certificate)
-        key = read_file(self.key_setting, self.key)
-        certificate = _certificates(self.certificate_setting, self.certificate, chain)[0]
+        chain, key = self.certificate.read(), self.key.read()
+        certificate = _certificates(self.certificate, chain)[0]
         private_key = self._parse_key(key)
         if private_key.public_key().public_bytes(*_SPKI) != certificate.public_key().public_bytes(*_SPKI):
-            raise CredentialFileError(
-                self.key_setting,
-                self.key,
-                f"it is not the key of the certificate [{self.certificate}]. Give the key that belongs to the "
-                "certificate.",
+            raise self.key.error(
+                f"it is not the key of the certificate [{self.certificate.path}]. Give the key that belongs to the "
+                "certificate."
             )
         self._check_validity(certificate)
         return KeyPair(chain, key, certificate.not_valid_after_utc)
@@ -66,19 +57,15 @@ class KeyPairFiles:
             return serialization.load_pem_private_key(data, password=None, unsafe_skip_rsa_key_validation=True)
 
         try:
-            key = _parse(self.key_setting, self.key, content, load, "a private key")
+            key = _parse(self.key, content, load, "a private key")
         except TypeError:
-            raise CredentialFileError(
-                self.key_setting, self.key, "it is encrypted with a password. Give a key without a password."
-            ) from None
+            raise self.key.error("it is encrypted with a password. Give a key without a password.") from None
         if isinstance(key, rsa.RSAPrivateKey):
             return key
         if isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.name in _CURVES:
             return key
-        raise CredentialFileError(
-            self.key_setting,
-            self.key,
-            "gRPC does not support this kind of key. Give an RSA key, or an EC key with the curve P-256 or P-384.",
+        raise self.key.error(
+            "gRPC does not support this kind of key. Give an RSA key, or an EC key with the curve P-256 or P-384."
         )
 
     def _check_validity(self, certificate: x509.Certificate) -> None:
@@ -93,7 +80,7 @@ class KeyPairFiles:
             )
         else:
             return
-        raise CredentialFileError(self.certificate_setting, self.certificate, reason)
+        raise self.certificate.error(reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,32 +101,28 @@ class KeyPair:
         return f"KeyPair(expires={self.expires.isoformat()})"
 
 
-def read_authorities(setting: str, path: Path) -> bytes:
+def read_authorities(file: CredentialFile) -> bytes:
     """Read and check the certificates of certificate authorities.
 
     Raises:
-        CredentialFileError: If the file cannot be read, contains no certificate, or contains only expired certificates.
+        SourceError: If the file cannot be read, contains no certificate, or contains only expired certificates.
     """
-    content = read_file(setting, path)
-    certificates = _certificates(setting, path, content)
+    content = file.read()
+    certificates = _certificates(file, content)
     if all(certificate.not_valid_after_utc <= datetime.now(UTC) for certificate in certificates):
         last = max(certificate.not_valid_after_utc for certificate in certificates)
-        raise CredentialFileError(
-            setting,
-            path,
-            f"all its certificates have expired, the last one at {last.isoformat()}. Give valid certificates.",
+        raise file.error(
+            f"all its certificates have expired, the last one at {last.isoformat()}. Give valid certificates."
         )
     return content
 
 
-def _certificates(setting: str, path: Path, content: bytes) -> Sequence[x509.Certificate]:
-    return _parse(setting, path, content, x509.load_pem_x509_certificates, "a certificate")
+def _certificates(file: CredentialFile, content: bytes) -> Sequence[x509.Certificate]:
+    return _parse(file, content, x509.load_pem_x509_certificates, "a certificate")
 
 
-def _parse(setting: str, path: Path, content: bytes, load: Callable[[bytes], _Parsed], what: str) -> _Parsed:
+def _parse(file: CredentialFile, content: bytes, load: Callable[[bytes], _Parsed], what: str) -> _Parsed:
     try:
         return load(content)
     except ValueError:  # the text of the error may show a part of the file
-        raise CredentialFileError(
-            setting, path, f"it does not contain {what} in PEM format. Give a PEM file."
-        ) from None
+        raise file.error(f"it does not contain {what} in PEM format. Give a PEM file.") from None

@@ -2,8 +2,9 @@
 
 Guarantees:
 
-1. At the start, all files are checked. A file that cannot be used is refused with a :class:`CredentialFileError`. Only
-   a gateway that replaces another one uses what that one used last instead, so its sessions continue.
+1. At the start, all files are checked. A file that cannot be used is refused with a
+   :class:`~gateway.reloading.last_valid_value.SourceError`. Only a gateway that replaces another one uses what that one
+   used last instead, so its sessions continue.
 2. After the start, new connections use the last valid content of the files. While a file is missing, or the certificate
    and the key do not belong together, new connections use the previous certificate. Therefore the files may be replaced
    one after the other, in place, or through a symbolic link, as Kubernetes does for a mounted Secret. A change of the
@@ -16,17 +17,16 @@ Therefore, the callback for the certificates never reads files.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
 import structlog
 
-from gateway.connections.credential_files import CredentialFileError
-from gateway.connections.kept_contents import KeptContents, find_kept, keep
+from gateway.connections.credential_files import CredentialFile
 from gateway.connections.pem_files import KeyPair, KeyPairFiles, read_authorities
-
-_CLIENT_CA = "tls.client_ca"
+from gateway.reloading.last_valid_value import LastValidValue, unchanged
+from gateway.reloading.source_memory import SourceMemory
 
 log = structlog.get_logger(__name__)
 
@@ -45,95 +45,45 @@ class TlsFiles:
     key: Path
     client_ca: Path | None = None
 
-    def read(self) -> "TlsContents":
-        """Read and check all files.
-
-        Raises:
-            CredentialFileError: If a file cannot be used.
-        """
-        return TlsContents(self.read_pair(), self.read_client_ca())
-
-    def read_pair(self) -> KeyPair:
-        """Read and check the certificate and the key.
-
-        Raises:
-            CredentialFileError: If a file cannot be used.
-        """
-        return KeyPairFiles(self.certificate, self.key, "tls.certificate", "tls.key").read()
-
-    def read_client_ca(self) -> bytes | None:
-        """Read and check the client certificate authorities.
-
-        Raises:
-            CredentialFileError: If the file cannot be used.
-        """
-        return None if self.client_ca is None else read_authorities(_CLIENT_CA, self.client_ca)
-
-
-@dataclass(frozen=True, slots=True)
-class TlsContents:
-    """The checked contents of the files of :class:`TlsFiles`."""
-
-    pair: KeyPair
-    client_ca: bytes | None
-
-
-KeptTls = KeptContents[tuple[TlsFiles, TlsContents]]
-
 
 class ServerCertificates:
     """The current certificates of the gateway. :meth:`reload` reads changed files.
 
     Args:
         files: The files.
-        kept: Where the contents are kept for a gateway that replaces this one. None if no gateway can replace it.
+        memory: Keeps the contents for a gateway that replaces this one. None if no gateway can replace it.
 
     Raises:
-        CredentialFileError: If a file cannot be used, and no gateway before this one has used its former content.
+        SourceError: If a file cannot be used, and no gateway before this one has used its former content.
     """
 
-    def __init__(self, files: TlsFiles, kept: KeptTls | None = None) -> None:
-        self._files = files
-        self._kept = kept
-        self._rejected = ""
-        former = find_kept(kept, files)
-        self._current = former or files.read()
-        if former is None:
-            keep(kept, files, self._current)
-        else:
-            self.reload()
+    def __init__(self, files: TlsFiles, memory: SourceMemory | None = None) -> None:
+        self._certificate = files.certificate
+        pair = KeyPairFiles(CredentialFile("tls.certificate", files.certificate), CredentialFile("tls.key", files.key))
+        ca = files.client_ca and CredentialFile("tls.client_ca", files.client_ca)
+        self._pair = LastValidValue(pair, pair.read, unchanged, _report, memory)
+        self._client_ca = LastValidValue(
+            ca,
+            lambda: read_authorities(ca) if ca else None,
+            unchanged,
+            lambda reason, _: _report(reason, self._pair.current.value),
+            memory,
+        )
 
     @property
     def expires_at(self) -> float:
         """When the current certificate expires, in seconds since the epoch."""
-        return self._current.pair.expires.timestamp()
+        return self._pair.current.value.expires.timestamp()
 
     def reload(self) -> None:
         """Use the current files for new connections, if they are valid.
 
         The method blocks, so call it in a thread, one call at a time.
         """
-        contents, rejected = self._current, []
-        try:
-            contents = replace(contents, pair=self._files.read_pair())
-        except CredentialFileError as error:
-            rejected.append(str(error))
-        try:
-            contents = replace(contents, client_ca=self._files.read_client_ca())
-        except CredentialFileError as error:
-            rejected.append(str(error))
-        reason = " ".join(rejected)
-        if reason and reason != self._rejected:
-            log.error("tls_certificate_rejected", reason=reason, current_expires=contents.pair.expires.isoformat())
-        self._rejected = reason
-        if contents != self._current:
-            self._current = contents
-            keep(self._kept, self._files, contents)
-            log.info(
-                "tls_certificate_reloaded",
-                certificate=str(self._files.certificate),
-                expires=contents.pair.expires.isoformat(),
-            )
+        changes = self._pair.reload(), self._client_ca.reload()
+        if any(changes):
+            expires = self._pair.current.value.expires.isoformat()
+            log.info("tls_certificate_reloaded", certificate=str(self._certificate), expires=expires)
 
     def credentials(self, *, require_client_certificate: bool) -> grpc.ServerCredentials:
         """Return the credentials of a port.
@@ -143,7 +93,7 @@ class ServerCertificates:
                 not asked for one.
         """
         return grpc.dynamic_ssl_server_credentials(
-            _configuration(self._current, require_client_certificate),
+            _configuration(*self._contents(require_client_certificate)),
             self._fetcher(require_client_certificate),
             require_client_authentication=require_client_certificate,
         )
@@ -153,20 +103,25 @@ class ServerCertificates:
 
         The callback returns None if the port already has the current certificate.
         """
-        last = self._current
+        last = self._contents(with_client_ca)
 
         def fetch() -> grpc.ServerCertificateConfiguration | None:
             nonlocal last
-            current = self._current
-            if current is last:
+            current = self._contents(with_client_ca)
+            if current == last:
                 return None
             last = current
-            return _configuration(current, with_client_ca)
+            return _configuration(*current)
 
         return fetch
 
+    def _contents(self, with_client_ca: bool) -> tuple[KeyPair, bytes | None]:
+        return self._pair.current.value, self._client_ca.current.value if with_client_ca else None
 
-def _configuration(contents: TlsContents, with_client_ca: bool) -> grpc.ServerCertificateConfiguration:
-    return grpc.ssl_server_certificate_configuration(
-        [(contents.pair.key, contents.pair.chain)], root_certificates=contents.client_ca if with_client_ca else None
-    )
+
+def _configuration(pair: KeyPair, client_ca: bytes | None) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(pair.key, pair.chain)], root_certificates=client_ca)
+
+
+def _report(reason: str, pair: KeyPair) -> None:
+    log.error("tls_certificate_rejected", reason=reason, current_expires=pair.expires.isoformat())

@@ -7,6 +7,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from gateway.authentication import client_certificates
 from gateway.authentication.authenticator import Authenticator
 from gateway.authentication.client_certificates import (
     CertificateGroups,
@@ -16,6 +17,7 @@ from gateway.authentication.client_certificates import (
 )
 from gateway.authentication.method import Naming
 from gateway.errors import GatewayError
+from gateway.reloading.last_valid_value import SourceError
 from tests.gateway.authentication.conftest import Call, eventually, identify, refusal, watching
 from tests.identity.certificates import DAY, CertificateAuthority
 
@@ -151,3 +153,15 @@ async def test_name_with_control_character_is_refused(authority: CertificateAuth
 
 async def test_several_common_names_are_refused(authority: CertificateAuthority) -> None:
     await refusal(authenticator(), with_subject(authority, (NameOID.COMMON_NAME, "a"), (NameOID.COMMON_NAME, "b")))
+
+
+def test_authorities_that_exceed_the_limit_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "clients.crt"
+    authority = CertificateAuthority(tmp_path).certificate.read_bytes()
+    monkeypatch.setattr(client_certificates, "_MAX_FILE_BYTES", len(authority))
+    path.write_bytes(authority)
+    CertificateMethod(CertificateSettings(), path)
+    path.write_bytes(authority * 2)
+    with pytest.raises(SourceError) as refused:
+        CertificateMethod(CertificateSettings(), path)
+    assert str(refused.value).startswith(f"The tls.client_ca file [{path}] has more than {len(authority):,} bytes.")

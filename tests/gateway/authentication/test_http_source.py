@@ -10,7 +10,7 @@ import pytest
 
 from gateway.authentication import http_source
 from gateway.authentication.http_source import read_url
-from gateway.authentication.source import SourceError
+from gateway.reloading.last_valid_value import SourceError
 
 MAX_BYTES = 10_000
 OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"

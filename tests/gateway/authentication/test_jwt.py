@@ -17,9 +17,9 @@ from gateway.authentication.authenticator import Authenticator
 from gateway.authentication.jwks import ALGORITHMS, parse_jwks
 from gateway.authentication.jwt_tokens import JwtMethod, JwtSettings
 from gateway.authentication.method import Naming
-from gateway.authentication.source import SourceError
 from gateway.errors import GatewayError
 from gateway.messages.identity import Identity
+from gateway.reloading.last_valid_value import SourceError
 from tests.gateway.authentication.conftest import call_with, eventually, identify, refusal, watching
 from tests.gateway.frozen_time import FrozenTime
 from tests.identity.provider import Flaw, IdentityProvider, JwksServer, SigningKey
@@ -258,7 +258,8 @@ async def test_unreachable_jwks_keeps_keys_until_their_age(
     provider: IdentityProvider, server: JwksServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frozen = FrozenTime()
-    monkeypatch.setattr("gateway.authentication.source.time", frozen)
+    for module in ("gateway.authentication.source", "gateway.reloading.last_valid_value"):
+        monkeypatch.setattr(f"{module}.time", frozen)
     settings = {"jwks": server.url, "refresh_seconds": 0.1, "max_age_seconds": 1000.0}
     async with watching(method(provider, **settings)) as authenticator:
         server.status = 500

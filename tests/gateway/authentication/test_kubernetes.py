@@ -15,9 +15,9 @@ from structlog.testing import capture_logs
 from gateway.authentication.authenticator import Authenticator
 from gateway.authentication.kubernetes_tokens import THREADS, KubernetesMethod, KubernetesSettings
 from gateway.authentication.method import Naming
-from gateway.authentication.source import SourceError
 from gateway.authentication.token_entries import new_token
 from gateway.errors import GatewayError
+from gateway.reloading.last_valid_value import SourceError
 from tests.cluster.accounts import ServiceAccount
 from tests.cluster.cluster import Cluster
 from tests.cluster.kubeconfig import Server

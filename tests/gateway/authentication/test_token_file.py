@@ -7,11 +7,11 @@ from structlog.testing import capture_logs
 
 from gateway.authentication.authenticator import CACHE_SECONDS, Authenticator
 from gateway.authentication.method import Naming
-from gateway.authentication.source import SourceError
 from gateway.authentication.token_entries import TokenEntry, new_token, parse_token_file, render_token_file
 from gateway.authentication.token_file import TokenFileMethod
 from gateway.errors import GatewayError
 from gateway.messages.identity import Identity
+from gateway.reloading.last_valid_value import SourceError
 from tests.gateway.authentication.conftest import Call, call_with, eventually, identify, refusal, watching
 from tests.gateway.frozen_time import FrozenTime
 from tests.gateway.thread_time import least_thread_seconds

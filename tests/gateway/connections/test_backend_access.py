@@ -17,9 +17,11 @@ from gateway.backends.backends import SERVICE, Backend, Backends
 from gateway.connections.backend_address import BackendAddress, BackendAddressError
 from gateway.connections.backend_channel import add_metadata
 from gateway.connections.backend_credentials import BackendAccess, BackendCredentials
-from gateway.connections.credential_files import CredentialFileError
+from gateway.reloading.last_valid_value import SourceError
+from gateway.reloading.source_memory import SourceMemory
 from tests.gateway.connections.tls_terminator import TlsTerminator
 from tests.gateway.function_calls import MOST_CALLS, count_calls
+from tests.gateway.reloading.memory import Memory
 from tests.identity.certificates import DAY, CertificateAuthority
 from workspace.identifiers import Principal, record_name
 
@@ -141,6 +143,33 @@ async def test_changed_token_is_used_and_bad_token_is_not(fake: FakeBackend, tok
     await backends.close()
 
 
+def test_file_that_cannot_be_used_does_not_hold_back_the_others(
+    authority: CertificateAuthority, token_file: Path, tmp_path: Path
+) -> None:
+    kept, own, ca = Memory(), authority.client("lodge"), tmp_path / "backends.crt"
+    ca.write_bytes(authority.certificate.read_bytes())
+    access = BackendAccess(token_file, ca=ca, certificate=own.certificate, key=own.key, memory=SourceMemory(kept))
+    credentials = BackendCredentials(access)
+    with structlog.testing.capture_logs() as logs:
+        own.key.write_text("damaged")
+        assert not credentials.reload(), "a key that cannot be used changes no connection"
+        write(token_file, "rotated")
+        assert not credentials.reload(), "a token needs no new connection"
+        ca.write_bytes(CertificateAuthority(tmp_path, "Other").certificate.read_bytes())
+        assert credentials.reload()
+        write(token_file, None)
+        assert not credentials.reload()
+    assert credentials.metadata("sc://h:1") == (("authorization", "Bearer rotated"),)
+    rejected, reloaded = "backend_credentials_rejected", "backend_credentials_reloaded"
+    assert [event["event"] for event in logs] == [rejected, reloaded, reloaded, rejected]
+    with structlog.testing.capture_logs() as logs:
+        replacing = BackendCredentials(replace(access, memory=SourceMemory(kept)))
+    assert replacing.metadata("sc://h:1") == credentials.metadata("sc://h:1")
+    assert [event["event"] for event in logs] == [rejected] * 2
+    with pytest.raises(SourceError):
+        BackendCredentials(access)
+
+
 async def test_each_backend_gets_only_its_own_token(fake: FakeBackend, token_file: Path) -> None:
     lines = ("# comment", "", f"{fake.address}/;use_ssl=false own", "sc://other:1 of-another")
     write(token_file, "\n".join(lines))
@@ -175,7 +204,7 @@ async def test_backend_that_lodge_has_started_gets_its_own_token(fake: FakeBacke
 )
 def test_unusable_token_file_is_refused_at_the_start(token_file: Path, content: str) -> None:
     token_file.write_text(content)
-    with pytest.raises(CredentialFileError, match=r"\[.*token\] of the setting backend_token_file .* one token") as no:
+    with pytest.raises(SourceError, match=r"\[.*token\] of the setting backend_token_file .* one token") as no:
         Backends((), access=BackendAccess(token_file))
     assert TOKEN not in str(no.value)
 
@@ -183,7 +212,7 @@ def test_unusable_token_file_is_refused_at_the_start(token_file: Path, content: 
 def test_token_is_not_shown(token_file: Path) -> None:
     access = BackendAccess(tokens={"sc://127.0.0.1:1": TOKEN})
     credentials = BackendCredentials(BackendAccess(token_file))
-    for each in (access, credentials, vars(credentials)["_contents"], Backends([], access=access)):
+    for each in (access, credentials, vars(credentials)["_tokens"].current, Backends([], access=access)):
         assert TOKEN not in repr(each)
 
 

@@ -18,10 +18,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from grpc import aio
 
-from gateway.connections.credential_files import CredentialFileError
 from gateway.connections.listener import ListenError, ServerTls
-from gateway.connections.tls import TlsFiles
+from gateway.connections.tls import ServerCertificates, TlsFiles
+from gateway.reloading.last_valid_value import SourceError
+from gateway.reloading.source_memory import SourceMemory
 from tests.gateway.connections.echo import SECONDS, STREAM, call, client, listening, serial_number, until
+from tests.gateway.reloading.memory import Memory
 from tests.gateway.thread_time import least_thread_seconds
 from tests.identity.certificates import DAY, CertificateAuthority, CertificateFiles
 
@@ -106,7 +108,7 @@ BAD_FILES = [
     (expired, "tls.certificate", r"the certificate expired at .* Give a valid certificate and its key\."),
     (not_yet_valid, "tls.certificate", r"the certificate is valid only from .* correct the clock"),
     (wrong_key, "tls.key", r"it is not the key of the certificate \[.*tls\.crt\]\. Give the key"),
-    (missing_key, "tls.key", r"No such file or directory\. Check the path and the permissions"),
+    (missing_key, "tls.key", r"No such file or directory\. Check the path and its permissions"),
     (no_pem, "tls.certificate", r"it does not contain a certificate in PEM format\. Give a PEM file\."),
     (key_without_pem, "tls.key", r"it does not contain a private key in PEM format\."),
     (encrypted_key, "tls.key", r"it is encrypted with a password\. Give a key without a password\."),
@@ -122,11 +124,27 @@ def test_guarantee_1_unusable_file_is_refused_at_the_start(
     mounted: Mounted, spoil: Callable[[Mounted], None], setting: str, reason: str
 ) -> None:
     spoil(mounted)
-    with pytest.raises(CredentialFileError, match=reason) as refused:
-        mounted.files.read()
-    assert refused.value.setting == setting
-    assert str(refused.value.path) in str(refused.value)
+    with pytest.raises(SourceError, match=reason) as refused:
+        ServerCertificates(mounted.files)
+    path = mounted.files.key if setting == "tls.key" else mounted.files.certificate
+    assert str(refused.value).startswith(f"The file [{path}] of the setting {setting} cannot be ")
     assert "secret text" not in str(refused.value)
+
+
+def test_guarantee_1_gateway_that_replaces_another_one_uses_what_that_one_used(mounted: Mounted) -> None:
+    kept, ca = Memory(), mounted.directory / "clients.crt"
+    files = TlsFiles(mounted.files.certificate, mounted.files.key, ca)
+    ca.write_bytes(mounted.ca)
+    before = ServerCertificates(files, SourceMemory(kept)).expires_at
+    for path in (files.key, ca):
+        path.write_bytes(b"damaged")
+    with structlog.testing.capture_logs() as logs:
+        assert ServerCertificates(files, SourceMemory(kept)).expires_at == before
+    assert [(event["event"], event["log_level"]) for event in logs] == [("tls_certificate_rejected", "error")] * 2
+    assert all(str(path) in event["reason"] for path, event in zip((files.key, ca), logs, strict=True))
+    assert {event["current_expires"] for event in logs} == {datetime.fromtimestamp(before, UTC).isoformat()}
+    with pytest.raises(SourceError):
+        ServerCertificates(TlsFiles(files.certificate, ca), SourceMemory(kept))
 
 
 @bad_files
@@ -272,7 +290,8 @@ async def test_rsa_key_works_and_does_not_stop_the_event_loop(mounted: Mounted) 
 
     text = mounted.files.key.read_bytes()
     check_seconds = least_thread_seconds(lambda: serialization.load_pem_private_key(text, None), 5)
-    assert least_thread_seconds(mounted.files.read, 10) < check_seconds / 2, "the key is not checked"
+    open_seconds = least_thread_seconds(lambda: ServerCertificates(mounted.files), 10)
+    assert open_seconds < check_seconds / 2, "the key is not checked"
     async with listening(ServerTls(mounted.files)) as (_, addresses), client(addresses.main, pem) as channel:
         assert await call(channel) == b"x"
 

@@ -1,4 +1,4 @@
-"""Files that the gateway cannot use as a source of keys, tokens or authorities."""
+"""Small files (gateway.reloading.files)."""
 
 import os
 import stat
@@ -6,19 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.authentication import client_certificates
-from gateway.authentication.client_certificates import CertificateMethod, CertificateSettings
-from gateway.authentication.file_source import read_file
-from gateway.authentication.source import SourceError
-from tests.identity.certificates import CertificateAuthority
+from gateway.reloading.files import read_file
+from gateway.reloading.last_valid_value import SourceError
 
 MAX_BYTES = 1000
 
 
 def read(path: Path) -> bytes:
-    return read_file(
-        path, label="The list", max_bytes=MAX_BYTES, if_unreadable="Check the path.", if_too_large="Shorten it."
-    )
+    return read_file(path, label=f"The list [{path}]", max_bytes=MAX_BYTES, if_too_large="Shorten it.")
 
 
 @pytest.mark.parametrize("size", [0, 1, MAX_BYTES])
@@ -45,7 +40,10 @@ def test_endless_file_is_refused() -> None:
 def test_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str, problem: str) -> None:
     with pytest.raises(SourceError) as refused:
         read(tmp_path / name)
-    assert str(refused.value) == f"The list [{tmp_path / name}] cannot be read: {problem}. Check the path."
+    assert (
+        str(refused.value)
+        == f"The list [{tmp_path / name}] cannot be read: {problem}. Check the path and its permissions."
+    )
 
 
 def test_check_sees_the_status_of_the_file_that_is_read(tmp_path: Path) -> None:
@@ -59,17 +57,5 @@ def test_check_sees_the_status_of_the_file_that_is_read(tmp_path: Path) -> None:
         raise SourceError("no")
 
     with pytest.raises(SourceError, match="no"):
-        read_file(path, label="The list", max_bytes=MAX_BYTES, if_unreadable="", if_too_large="", check=check)
+        read_file(path, label="The list", max_bytes=MAX_BYTES, check=check)
     assert modes == [0o640]
-
-
-def test_authorities_that_exceed_the_limit_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "clients.crt"
-    authority = CertificateAuthority(tmp_path).certificate.read_bytes()
-    monkeypatch.setattr(client_certificates, "_MAX_FILE_BYTES", len(authority))
-    path.write_bytes(authority)
-    CertificateMethod(CertificateSettings(), path)
-    path.write_bytes(authority * 2)
-    with pytest.raises(SourceError) as refused:
-        CertificateMethod(CertificateSettings(), path)
-    assert str(refused.value).startswith(f"The tls.client_ca file [{path}] has more than {len(authority):,} bytes.")

@@ -1,10 +1,10 @@
-"""Reads a small document from a file, with a limit of size."""
+"""Reads a small file, with a limit of size."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
 
-from gateway.authentication.source import SourceError
+from gateway.reloading.last_valid_value import SourceError
 
 
 def _accept(status: os.stat_result) -> None:
@@ -16,15 +16,15 @@ def read_file(
     *,
     label: str,
     max_bytes: int,
-    if_unreadable: str,
-    if_too_large: str,
+    if_unreadable: str = "Check the path and its permissions.",
+    if_too_large: str = "Check the path.",
     check: Callable[[os.stat_result], None] = _accept,
 ) -> bytes:
     """Return the content of a file.
 
     Args:
         path: The path of the file.
-        label: What the file contains, for messages. It begins with a capital letter, such as ``The token file``.
+        label: The file, for messages. It begins with a capital letter, such as ``The token file [/etc/lodge/tokens]``.
         max_bytes: The maximum size of the file.
         if_unreadable: What to do if the file cannot be read, for messages.
         if_too_large: What to do if the file is larger than the maximum, for messages.
@@ -38,7 +38,7 @@ def read_file(
             check(os.fstat(file.fileno()))
             content = file.read(max_bytes + 1)
     except OSError as error:
-        raise SourceError(f"{label} [{path}] cannot be read: {error.strerror}. {if_unreadable}") from None
+        raise SourceError(f"{label} cannot be read: {error.strerror}. {if_unreadable}") from None
     if len(content) > max_bytes:
-        raise SourceError(f"{label} [{path}] has more than {max_bytes:,} bytes. {if_too_large}")
+        raise SourceError(f"{label} has more than {max_bytes:,} bytes. {if_too_large}")
     return content

@@ -1,14 +1,25 @@
-"""The contents of authentication sources, for the gateway that replaces this one.
+"""The contents of sources, for the gateway that replaces this one.
 
-A token file that was damaged, or an identity provider that does not respond, does not end the logins at a gateway whose
-process is lost: the new process continues with the contents that the former one used last, as the former one would have
-done.
+A file that was damaged, or an identity provider that does not respond, ends neither the sessions nor the logins at a
+gateway whose process is lost: the new process continues with the contents that the former one used last, as the former
+one would have done.
 """
 
 import threading
-from typing import NamedTuple
+from collections.abc import Hashable
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from gateway.connections.kept_contents import KeptContents
+_Value = TypeVar("_Value")
+
+
+class KeptContents(Protocol[_Value]):
+    """Memory for one value that outlives the process of the gateway."""
+
+    def read(self) -> _Value | None:
+        """Return the value that was written last. None if there is none."""
+
+    def write(self, value: _Value, /) -> None:
+        """Replace the value."""
 
 
 class KeptSource(NamedTuple):
@@ -19,11 +30,8 @@ class KeptSource(NamedTuple):
         valid_at: When it was read last, in seconds of the monotonic clock of this host.
     """
 
-    content: bytes
+    content: Any
     valid_at: float
-
-
-KeptSources = KeptContents[dict[str, KeptSource]]
 
 
 class SourceMemory:
@@ -33,13 +41,13 @@ class SourceMemory:
         kept: Memory that outlives the process of the gateway. None if there is none.
     """
 
-    def __init__(self, kept: KeptSources | None = None) -> None:
+    def __init__(self, kept: KeptContents[dict[Hashable, KeptSource]] | None = None) -> None:
         self._kept = kept
         self._former = (None if kept is None else kept.read()) or {}
-        self._own: dict[str, KeptSource] = {}
+        self._own: dict[Hashable, KeptSource] = {}
         self._lock = threading.Lock()
 
-    def of_former_gateway(self, name: str) -> KeptSource | None:
+    def of_former_gateway(self, name: Hashable) -> KeptSource | None:
         """Return what the gateway before this one used last. None if there was no such gateway or source.
 
         Args:
@@ -52,7 +60,7 @@ class SourceMemory:
         with self._lock:
             self._former = {}
 
-    def keep(self, name: str, source: KeptSource) -> None:
+    def keep(self, name: Hashable, source: KeptSource) -> None:
         """Keep the content of a source, unless a later content was kept.
 
         Args:

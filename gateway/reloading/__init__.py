@@ -1,0 +1,1 @@
+"""Files and documents whose content changes while the gateway runs."""

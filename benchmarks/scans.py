@@ -29,7 +29,10 @@ from pyspark.sql.connect.session import SparkSession
 from scan_files import DDL, SCHEMA, WRITERS, write_drifting, write_formats
 from scan_files import rows as rows_of
 
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partition_reading import read_partition
+from engine.file_scan.partitions import plan_partitions
+from engine.file_scan.schema_discovery import discover_schema
 from engine.scan_signature import WITHOUT_GATEWAY
 from engine.scan_source import ScanSource
 from engine.schema import TupleSchema
@@ -79,7 +82,7 @@ def engine_route(directory: Path, columns: Sequence[str] | None = None, **option
 
     def run() -> int:
         scan = file_scan(directory, **options)
-        return sum(count(scan.batches(files, schema, is_declared=True)) for files in scan.partitions())
+        return sum(count(read_partition(scan, files, schema, is_declared=True)) for files in plan_partitions(scan))
 
     return run
 
@@ -89,8 +92,8 @@ def discovering_engine_route(directory: Path) -> Route:
 
     def run() -> int:
         scan = file_scan(directory)
-        schema = scan.discover()
-        return sum(count(scan.batches(files, schema, is_declared=False)) for files in scan.partitions())
+        schema = discover_schema(scan)
+        return sum(count(read_partition(scan, files, schema, is_declared=False)) for files in plan_partitions(scan))
 
     return run
 

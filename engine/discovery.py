@@ -2,7 +2,7 @@
 
 A task examines a group of files, and returns each distinct schema once, with the numbers of the files that have it. The
 planner collects the findings of all tasks, and merges the schemas in the order of the files
-(:meth:`engine.file_scan.FileScan.merge`). It opens no file.
+(:func:`engine.file_scan.schema_discovery.merge_file_schemas`). It opens no file.
 
 Guarantees:
 

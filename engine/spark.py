@@ -31,7 +31,10 @@ from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 from engine.arrow_types import inner_fields
 from engine.error_report import reported_errors
 from engine.errors import ColumnError
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partition_reading import read_partition
+from engine.file_scan.partitions import plan_partitions
+from engine.file_scan.schema_discovery import discover_schema
 from engine.fingerprint import ENGINE, require_engine
 from engine.memory_limit import limited_memory
 from engine.scan.path_filter import IS_NOT_NULL, IS_NULL, PathFilter
@@ -92,7 +95,7 @@ class LodgeDataSource(datasource.DataSource):
         _require_gateway(self.options)
         self._is_declared = False
         with limited_memory():
-            return to_spark_schema(FileScan.from_options(self.options).discover())
+            return to_spark_schema(discover_schema(FileScan.from_options(self.options)))
 
     @reported_errors()
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
@@ -184,7 +187,7 @@ class ScanReader(datasource.DataSourceReader):
     @reported_errors()
     def partitions(self) -> list[datasource.InputPartition]:
         schema = TupleSchema.of(to_arrow_schema(self._schema, timezone=_SPARK_TIME_ZONE))
-        partitions = self._scan.partitions(schema, is_declared=self._is_declared, path_filters=self._path_filters)
+        partitions = plan_partitions(self._scan, schema, is_declared=self._is_declared, path_filters=self._path_filters)
         return [datasource.InputPartition(files) for files in partitions]
 
     def __getstate__(self) -> Mapping[str, Any]:
@@ -196,8 +199,12 @@ class ScanReader(datasource.DataSourceReader):
             return
         with reported_errors(), limited_memory():
             schema = to_arrow_schema(self._schema, timezone=self._scan.options.time_zone)
-            batches = self._scan.batches(
-                partition.value, TupleSchema.of(schema), is_declared=self._is_declared, row_filters=self._row_filters
+            batches = read_partition(
+                self._scan,
+                partition.value,
+                TupleSchema.of(schema),
+                is_declared=self._is_declared,
+                row_filters=self._row_filters,
             )
             wanted = to_arrow_schema(self._schema, timezone=_SPARK_TIME_ZONE)
             if schema.equals(wanted):  # casting a batch without columns would lose the number of rows

@@ -11,6 +11,7 @@ its executors, so that no values pass through the driver.
 
 import base64
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,10 @@ from pyspark.sql import datasource
 from engine.discovery import decode_schema, examine, write_findings
 from engine.error_report import reported_errors
 from engine.errors import ScanOptionError
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partitions import discovery_groups
+from engine.file_scan.schema_conflict import find_place
+from engine.file_scan.schema_discovery import examine_file
 from engine.memory_limit import limited_memory
 
 DISCOVER = "discover"
@@ -36,7 +40,7 @@ class DiscoveryReader(datasource.DataSourceReader):
 
     @reported_errors()
     def partitions(self) -> list[datasource.InputPartition]:
-        return [datasource.InputPartition(group) for group in self._scan.discovery_groups()]
+        return [datasource.InputPartition(group) for group in discovery_groups(self._scan)]
 
     def __getstate__(self) -> Mapping[str, Any]:
         return {**self.__dict__, "_scan": self._scan.without_files()}
@@ -45,7 +49,7 @@ class DiscoveryReader(datasource.DataSourceReader):
         with reported_errors(), limited_memory():
             numbers = [number for number, _ in partition.value]
             with self._scan.opened_ahead([self._scan.open_later(file) for _, file in partition.value]) as files:
-                yield examine(zip(numbers, files, strict=True), self._scan.examine)
+                yield examine(zip(numbers, files, strict=True), partial(examine_file, self._scan))
 
 
 class LocationReader(datasource.DataSourceReader):
@@ -59,7 +63,7 @@ class LocationReader(datasource.DataSourceReader):
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         with reported_errors(), limited_memory():
             (file,) = self._scan.listed or ()
-            position = self._scan.find_place(file, self._column, decode_schema(self._others))
+            position = find_place(self._scan, file, self._column, decode_schema(self._others))
             yield write_findings(([0], None, position))
 
 

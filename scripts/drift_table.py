@@ -29,7 +29,10 @@ import pyarrow.dataset
 from pyspark.sql import SparkSession
 
 from engine.errors import EngineError
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partition_reading import read_partition
+from engine.file_scan.partitions import plan_partitions
+from engine.file_scan.schema_discovery import discover_schema
 from engine.scan_source import ScanSource
 from scripts.drift_outcomes import is_right
 from tests.drift.cases import FOUND, Case
@@ -48,8 +51,10 @@ Read = Callable[[Case, Sequence[str]], pa.Table | None]
 def read_with_lodge(case: Case, files: Sequence[str]) -> pa.Table:
     source = ScanSource("dfs", str(Path(files[0]).parent), ".")
     scan = FileScan.from_options(source.to_options(reader=case.options))
-    schema = scan.discover()
-    batches = [batch for files_ in scan.partitions() for batch in scan.batches(files_, schema, is_declared=False)]
+    schema = discover_schema(scan)
+    batches = [
+        batch for files_ in plan_partitions(scan) for batch in read_partition(scan, files_, schema, is_declared=False)
+    ]
     return pa.Table.from_batches(batches, schema.to_arrow())
 
 

@@ -14,7 +14,7 @@ from pyspark.sql.connect.proto import base_pb2
 
 from engine.discovery import FINDINGS_DDL, decode_schema, encode_schema, read_findings
 from engine.file_list import FILES, pack_files
-from engine.file_scan import FileConflictError
+from engine.file_scan.schema_conflict import FileConflictError
 from engine.scan_source import FORMAT, TASK
 from engine.spark_discovery import COLUMN, DISCOVER, LOCATE, OTHERS
 from engine.storage.listed_file import ListedFile

@@ -20,7 +20,7 @@ from typing import Final, Self
 
 import pyarrow as pa
 
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
 from engine.scan.implicit_columns import FileLocation
 from engine.scan.partition_columns import partition_pairs
 from engine.scan_source import IMPLICIT_NAME, selected_directory

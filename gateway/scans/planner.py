@@ -38,7 +38,10 @@ from engine.discovery import FailedDiscoveryError
 from engine.error_report import ErrorReport
 from engine.errors import EngineError
 from engine.file_list import FILES, pack_files
-from engine.file_scan import FileConflictError, FileScan
+from engine.file_scan.column_selection import select_columns
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.schema_conflict import FileConflictError
+from engine.file_scan.schema_discovery import merge_file_schemas, sample_files
 from engine.scan_source import PLANNED, SINGLE_USE, SOURCE_OPTIONS, ScanSource
 from engine.schema import TupleSchema
 from engine.spark import to_spark_schema
@@ -307,7 +310,7 @@ def _list(options: Mapping[str, str], workspace: Workspace, has_ended: threading
                 raise storage_unavailable(f"workspace [{workspace.name}]")
 
         files = scan.list_files(on_progress)
-    return scan, files, scan.sample(files)
+    return scan, files, sample_files(scan, files)
 
 
 def _find_unknown(files: Sequence[ListedFile], known: Sequence[bytes | None]) -> Sequence[ListedFile]:
@@ -323,7 +326,7 @@ def _complete(known: Sequence[bytes | None], found: Iterable[bytes]) -> Sequence
 def _merge(
     scan: FileScan, files: Sequence[ListedFile], sampled: Sequence[ListedFile], schemas: Sequence[bytes]
 ) -> _Planned:
-    schema = scan.select_columns(scan.merge(sampled, schemas), files)
+    schema = select_columns(scan, merge_file_schemas(scan, sampled, schemas), files)
     return _Planned(schema, to_spark_schema(schema).json(), pack_files(files))
 
 

@@ -43,7 +43,7 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
 from engine.arrow_types import inner_fields
 from engine.discovery import decode_schema
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
 from engine.readers.columnar import spark_orc, spark_parquet
 from engine.readers.columnar.spark_marks import is_marked
 from engine.schema import TupleSchema, fold_case, is_implicit

@@ -25,7 +25,10 @@ import pyarrow as pa
 from pyarrow import feather, orc, parquet
 
 from engine.errors import EngineError
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partition_reading import read_partition
+from engine.file_scan.partitions import plan_partitions
+from engine.file_scan.schema_discovery import discover_schema
 from engine.scan_source import ScanSource
 
 Row = Mapping[str, Any]
@@ -407,8 +410,10 @@ def check(number: int, place: Path) -> bool:
 def _scan(place: Path) -> Sequence[Row]:
     options = {"header": "true"} if list(place.rglob("*.csv")) else {}
     scan = FileScan.from_options(ScanSource("dfs", str(place), ".").to_options(reader=options))
-    schema = scan.discover()
-    batches = [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=False)]
+    schema = discover_schema(scan)
+    batches = [
+        batch for files in plan_partitions(scan) for batch in read_partition(scan, files, schema, is_declared=False)
+    ]
     return pa.Table.from_batches(batches, schema.to_arrow()).to_pylist()
 
 

@@ -4,7 +4,10 @@ import pyarrow as pa
 import pytest
 
 from engine import errors
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partition_reading import read_partition
+from engine.file_scan.partitions import plan_partitions
+from engine.file_scan.schema_discovery import discover_schema
 from engine.readers.reader_errors import FormatError
 from engine.scan_source import ScanSource
 from engine.schema import TupleSchema
@@ -18,9 +21,9 @@ def read(directory, case):
     source = ScanSource("dfs", str(directory), ".")
     scan = FileScan.from_options(source.to_options(reader=case.options))
     is_declared = case.declared is not None
-    schema = TupleSchema(pa.field(*one) for one in case.declared.items()) if is_declared else scan.discover()
-    tasks = scan.partitions(schema, is_declared=is_declared)
-    batches = [batch for files in tasks for batch in scan.batches(files, schema, is_declared=is_declared)]
+    schema = TupleSchema(pa.field(*one) for one in case.declared.items()) if is_declared else discover_schema(scan)
+    tasks = plan_partitions(scan, schema, is_declared=is_declared)
+    batches = [batch for files in tasks for batch in read_partition(scan, files, schema, is_declared=is_declared)]
     return pa.Table.from_batches(batches, schema.to_arrow())
 
 

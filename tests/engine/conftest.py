@@ -11,7 +11,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.connect.session import SparkSession
 
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partition_reading import read_partition
+from engine.file_scan.partitions import plan_partitions
+from engine.file_scan.schema_discovery import discover_schema
 from engine.scan_source import ScanSource
 
 
@@ -38,8 +41,10 @@ class Workspace:
     def rows(self, path: str = ".", **options: str) -> list[dict[str, object]]:
         """Return the rows of a scan of a path, as Spark runs it."""
         scan = FileScan.from_options(self.scan(path).to_options(reader=options))
-        schema = scan.discover()
-        batches = [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=False)]
+        schema = discover_schema(scan)
+        batches = [
+            batch for files in plan_partitions(scan) for batch in read_partition(scan, files, schema, is_declared=False)
+        ]
         return pa.Table.from_batches(batches, None if batches else pa.schema([])).to_pylist()
 
 

@@ -25,13 +25,16 @@ def accept_path(options: dict[str, str]) -> dict[str, object]:
 def scan_path(options: dict[str, str]) -> dict[str, object]:
     # Imported here, because a gateway imports none of these.
     from engine.errors import EngineError
-    from engine.file_scan import FileScan
+    from engine.file_scan.file_scan import FileScan
+    from engine.file_scan.partition_reading import read_partition
+    from engine.file_scan.partitions import plan_partitions
+    from engine.file_scan.schema_discovery import discover_schema
 
     try:
         scan = FileScan.from_options(options)
-        schema = scan.discover()
-        partitions = scan.partitions()
-        batches = [batch for files in partitions for batch in scan.batches(files, schema, is_declared=False)]
+        schema = discover_schema(scan)
+        partitions = plan_partitions(scan)
+        batches = [batch for files in partitions for batch in read_partition(scan, files, schema, is_declared=False)]
     except EngineError as error:
         return {"error": [type(error).__name__, str(error)]}
     return {

@@ -14,7 +14,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from engine.errors import EngineError
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partition_reading import read_partition
+from engine.file_scan.partitions import plan_partitions
+from engine.file_scan.schema_discovery import discover_schema
 from engine.schema import TupleSchema
 
 SCAN_SECONDS = 120
@@ -25,14 +28,14 @@ def count_rows(options: dict[str, str], declared: dict[str, str] | None) -> int:
     """Read all parts of a scan twice, with all columns and without columns. Return the number of rows."""
     scan = FileScan.from_options(options)
     if declared is None:
-        schema = scan.discover()
+        schema = discover_schema(scan)
     else:
         schema = TupleSchema(pa.field(name, pa.type_for_alias(type_)) for name, type_ in declared.items())
     rows = 0
     for columns in (schema, TupleSchema()):
         rows = 0
-        for files in scan.partitions(columns, is_declared=declared is not None):
-            for batch in scan.batches(files, columns, is_declared=declared is not None):
+        for files in plan_partitions(scan, columns, is_declared=declared is not None):
+            for batch in read_partition(scan, files, columns, is_declared=declared is not None):
                 batch.validate(full=True)
                 rows += batch.num_rows
     return rows

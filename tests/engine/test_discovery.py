@@ -90,13 +90,17 @@ def test_metadata_of_a_schema_survives():
 
 READ = """
 import sys
+from functools import partial
 from engine.discovery import examine
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partition_reading import read_partition
+from engine.file_scan.partitions import plan_partitions
+from engine.file_scan.schema_discovery import discover_schema, examine_file
 scan = FileScan.from_options({"workspace": "dfs", "root": sys.argv[1], "path": ""})
-((file,),) = scan.partitions()
-assert examine([(0, file)], scan.examine).num_rows == 1
-schema = scan.discover()
-(batch,) = scan.batches([file], schema, is_declared=False)
+((file,),) = plan_partitions(scan)
+assert examine([(0, file)], partial(examine_file, scan)).num_rows == 1
+schema = discover_schema(scan)
+(batch,) = read_partition(scan, [file], schema, is_declared=False)
 assert (batch.num_rows, batch.schema.names) == (2, sys.argv[2].split(",")), batch.schema
 assert "pandas" not in sys.modules, "the scan imported pandas"
 """

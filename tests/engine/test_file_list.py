@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from engine.errors import ScanOptionError
 from engine.file_list import FILES, pack_files, unpack_files
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partitions import plan_partitions
 from engine.schema import TupleSchema
 from engine.spark import ScanReader, to_spark_schema
 from engine.spark_discovery import DiscoveryReader
@@ -46,7 +47,7 @@ def test_planning_many_files_needs_little_memory(workspace):
     try:
         listed = FileScan.from_options(options).list_files()
         planned = FileScan.from_options({**options, FILES: pack_files(listed)})
-        tasks = planned.partitions()
+        tasks = plan_partitions(planned)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

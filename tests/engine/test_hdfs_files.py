@@ -13,7 +13,10 @@ from threading import Timer
 import pytest
 
 from engine.errors import FileChangedError, PathNotFoundError, UnreadableFileError
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partition_reading import read_partition
+from engine.file_scan.partitions import plan_partitions
+from engine.file_scan.schema_discovery import discover_schema
 from engine.scan_source import ScanSource
 from engine.storage.files import list_files, open_file
 from engine.storage.remote import _connect
@@ -59,8 +62,10 @@ def lake(hdfs_server):
 
 def read(source):
     scan = FileScan.from_options(source.to_options(reader={}))
-    schema = scan.discover()
-    batches = [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=False)]
+    schema = discover_schema(scan)
+    batches = [
+        batch for files in plan_partitions(scan) for batch in read_partition(scan, files, schema, is_declared=False)
+    ]
     return [row for batch in batches for row in batch.to_pylist()]
 
 

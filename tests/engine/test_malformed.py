@@ -20,7 +20,10 @@ from engine.errors import (
     UnreadableFileError,
     ValueConversionError,
 )
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partition_reading import read_partition
+from engine.file_scan.partitions import plan_partitions
+from engine.file_scan.schema_discovery import discover_schema
 from engine.readers.reader_errors import FormatError, RowTooLongError
 from engine.schema import TupleSchema
 from tests.engine.file_bytes import compressed, write_stream, written
@@ -152,7 +155,7 @@ def test_corrupt_footer_does_not_terminate_the_process(workspace):
         for changed in (b"\x00", b"\xff", bytes([data[position] ^ 1])):
             workspace.write("a.parquet", data[:position] + changed + data[position + 1 :])
             with suppress(EngineError):
-                FileScan.from_options(workspace.scan("a.parquet").to_options()).discover()
+                discover_schema(FileScan.from_options(workspace.scan("a.parquet").to_options()))
 
 
 @pytest.mark.parametrize("path", COMPRESSED)
@@ -330,13 +333,13 @@ def test_declared_column_of_text_without_header_is_refused_before_a_task_starts(
     workspace.write("b.csv", b"a\n2\n")
     scan = FileScan.from_options(workspace.scan(".").to_options(reader={}))
     with pytest.raises(ScanOptionError, match=r"no column 'columns', but 'a\.csv' is read as a text file without"):
-        scan.partitions(TupleSchema([pa.field("a", pa.int64())]), is_declared=True)
+        plan_partitions(scan, TupleSchema([pa.field("a", pa.int64())]), is_declared=True)
 
 
 def _declared(workspace, path, schema, **options):
     scan = FileScan.from_options(workspace.scan(path).to_options(reader=options))
-    tasks = scan.partitions(schema, is_declared=True)
-    batches = (batch for files in tasks for batch in scan.batches(files, schema, is_declared=True))
+    tasks = plan_partitions(scan, schema, is_declared=True)
+    batches = (batch for files in tasks for batch in read_partition(scan, files, schema, is_declared=True))
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -363,8 +366,10 @@ def integers(rows, **options):
 
 def start_scan(workspace, path):
     scan = FileScan.from_options(workspace.scan(path).to_options(reader={"partition_bytes": "8MiB"}))
-    schema, partitions = scan.discover(), scan.partitions()
-    return len(partitions), (batch for files in partitions for batch in scan.batches(files, schema, is_declared=False))
+    schema, partitions = discover_schema(scan), plan_partitions(scan)
+    return len(partitions), (
+        batch for files in partitions for batch in read_partition(scan, files, schema, is_declared=False)
+    )
 
 
 @pytest.fixture(params=LARGE)
@@ -416,13 +421,13 @@ def test_file_that_shrinks_during_a_scan_is_rejected(started_scan):
 def test_file_deleted_before_reading_is_reported(workspace, path, moment):
     file = workspace.write(path, (TEXT | BINARY)[path])
     scan = FileScan.from_options(workspace.scan(path).to_options())
-    schema = scan.discover()
+    schema = discover_schema(scan)
     if moment == "after discovery":
         file.unlink()
     with pytest.raises(PathNotFoundError, match=f"^'{path}' in workspace 'dfs' does not exist"):
-        for files in scan.partitions():
+        for files in plan_partitions(scan):
             file.unlink()
-            list(scan.batches(files, schema, is_declared=False))
+            list(read_partition(scan, files, schema, is_declared=False))
 
 
 @pytest.mark.parametrize("path", ["a.csv", "a.jsonl", "a.parquet"])
@@ -430,23 +435,23 @@ def test_file_replaced_after_planning_is_rejected(workspace, path):
     file = workspace.write(path, (TEXT | BINARY)[path])
     other = workspace.write("other", large(path))
     scan = FileScan.from_options(workspace.scan(path).to_options())
-    schema = scan.discover()
-    (files,) = scan.partitions()
+    schema = discover_schema(scan)
+    (files,) = plan_partitions(scan)
     other.rename(file)
     with pytest.raises(FileChangedError, match="Run the statement again"):
-        list(scan.batches(files, schema, is_declared=False))
+        list(read_partition(scan, files, schema, is_declared=False))
 
 
 @pytest.mark.parametrize("path", ["a.jsonl", "a.parquet"])
 def test_file_replaced_after_discovery_by_another_type_is_rejected(workspace, path):
     workspace.write(path, (TEXT | BINARY)[path])
     scan = FileScan.from_options(workspace.scan(path).to_options())
-    schema = scan.discover()
+    schema = discover_schema(scan)
     workspace.write(
         path, b'{"a":"no number"}' if path == "a.jsonl" else written(parquet.write_table, pa.table({"a": ["no"]}))
     )
     with pytest.raises(EngineError, match=f"'{path}' in workspace 'dfs'.*column 'a' is string here, but int64"):
-        list(scan.batches(scan.partitions()[0], schema, is_declared=False))
+        list(read_partition(scan, plan_partitions(scan)[0], schema, is_declared=False))
 
 
 @pytest.mark.parametrize("path", [*TEXT, *BINARY])

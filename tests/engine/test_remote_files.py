@@ -18,7 +18,10 @@ from pyarrow import feather, orc, parquet
 from pyarrow.fs import AzureFileSystem
 
 from engine.errors import FileChangedError, PathNotFoundError, PathRefusedError, UnreadableFileError
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partition_reading import read_partition
+from engine.file_scan.partitions import plan_partitions
+from engine.file_scan.schema_discovery import discover_schema
 from engine.scan_source import ScanSource
 from engine.spark_discovery import DiscoveryReader
 from engine.storage.files import list_files, open_file
@@ -77,8 +80,10 @@ class S3Lake(Lake):
 
 def read(source, **options):
     scan = FileScan.from_options(source.to_options(reader=options))
-    schema = scan.discover()
-    batches = [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=False)]
+    schema = discover_schema(scan)
+    batches = [
+        batch for files in plan_partitions(scan) for batch in read_partition(scan, files, schema, is_declared=False)
+    ]
     return pa.Table.from_batches(batches, schema.to_arrow()).to_pylist()
 
 
@@ -209,8 +214,8 @@ def test_small_files_of_a_task_are_fetched_at_the_same_time(lake, work):
     for number in range(count):
         lake.put(f"d/{number:02}.json", b'{"a": 1}\n')
     scan = FileScan.from_options(lake.source("d").to_options(reader={}))
-    schema = scan.discover()
-    (files,) = scan.partitions()
+    schema = discover_schema(scan)
+    (files,) = plan_partitions(scan)
     (group,) = DiscoveryReader(scan).partitions()
     requests = itertools.count(1)
     answers = threading.Event()
@@ -224,7 +229,7 @@ def test_small_files_of_a_task_are_fetched_at_the_same_time(lake, work):
 
     lake.proxy.fault = wait
     if work == "scan":
-        assert sum(batch.num_rows for batch in scan.batches(files, schema, is_declared=False)) == count
+        assert sum(batch.num_rows for batch in read_partition(scan, files, schema, is_declared=False)) == count
     else:
         (findings,) = DiscoveryReader(scan).read(group)
         assert findings["error"].null_count == len(findings)

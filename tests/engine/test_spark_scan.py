@@ -10,7 +10,9 @@ import pytest
 from pyarrow import parquet
 from pyspark.errors import PySparkException
 
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partition_reading import read_partition
+from engine.file_scan.partitions import plan_partitions
 from engine.scan_signature import KEY_BYTES, SIGNATURE, ScanKey, sign
 from engine.scan_source import FORMAT, TEXT_SCHEMA
 from engine.schema import TupleSchema
@@ -161,7 +163,11 @@ def test_instants_can_be_read_in_any_time_zone(workspace, suffix, write, is_decl
     scan = FileScan.from_options(workspace.scan(f"a.{suffix}").to_options(reader={"time_zone": zone}))
     at = pa.timestamp("us", zone)
     schema = TupleSchema([pa.field("tz", at), pa.field("nested", pa.list_(pa.struct([("at", at)])))])
-    batches = [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=is_declared)]
+    batches = [
+        batch
+        for files in plan_partitions(scan)
+        for batch in read_partition(scan, files, schema, is_declared=is_declared)
+    ]
     found = pa.Table.from_batches(batches)
     assert found.schema.types == schema.to_arrow().types
     assert found.cast(INSTANTS.schema).equals(INSTANTS)

@@ -8,7 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partition_reading import read_partition
+from engine.file_scan.partitions import plan_partitions
+from engine.file_scan.schema_discovery import discover_schema
 from engine.scan_source import ScanSource
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -54,8 +57,10 @@ def scan(spark, drifting):
 def alone(lodge, drifting):
     """The rows of the scan by the engine alone, in this process."""
     scan = FileScan.from_options(ScanSource("dfs", str(lodge.files), drifting.name).to_options(reader={}))
-    schema = scan.discover()
-    batches = [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=False)]
+    schema = discover_schema(scan)
+    batches = [
+        batch for files in plan_partitions(scan) for batch in read_partition(scan, files, schema, is_declared=False)
+    ]
     return in_order(pa.Table.from_batches(batches, schema.to_arrow()))
 
 

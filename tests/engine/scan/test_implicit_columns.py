@@ -3,7 +3,10 @@ import pytest
 from pyarrow import parquet
 
 from engine.errors import ProjectionError
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partition_reading import read_partition
+from engine.file_scan.partitions import plan_partitions
+from engine.file_scan.schema_discovery import discover_schema
 from engine.scan.implicit_columns import FileLocation, implicit_field, partition_fields
 from engine.scan_source import IMPLICIT_NAME, known_schema
 from engine.schema import IMPLICIT_MARK
@@ -101,8 +104,10 @@ def test_name_used_as_map_or_array_belongs_to_table(scans, path):
 def scan_rows(workspace, path=".", *, mentioned=None):
     """Return the rows of a scan of files, as Spark runs it."""
     scan = FileScan.from_options(workspace.scan(path).to_options(mentioned=mentioned))
-    schema = scan.discover()
-    batches = [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=False)]
+    schema = discover_schema(scan)
+    batches = [
+        batch for files in plan_partitions(scan) for batch in read_partition(scan, files, schema, is_declared=False)
+    ]
     return pa.Table.from_batches(batches).to_pylist()
 
 

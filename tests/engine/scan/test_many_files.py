@@ -9,7 +9,10 @@ import pytest
 from pyarrow import orc, parquet
 
 from engine.errors import EngineError, FileChangedError
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partition_reading import read_partition
+from engine.file_scan.partitions import plan_partitions
+from engine.file_scan.schema_discovery import discover_schema
 from engine.schema import TupleSchema
 
 FORMATS = ("json", "parquet", "orc")
@@ -31,8 +34,10 @@ def write(workspace, format_, files, folder=""):
 
 def batches_of(workspace, *columns, schema=None, **options):
     scan = FileScan.from_options(workspace.scan(".").to_options(reader=options, mentioned=columns or None))
-    schema = schema or scan.discover()
-    return [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=False)]
+    schema = schema or discover_schema(scan)
+    return [
+        batch for files in plan_partitions(scan) for batch in read_partition(scan, files, schema, is_declared=False)
+    ]
 
 
 @pytest.mark.parametrize("format_", FORMATS)
@@ -84,16 +89,16 @@ def test_error_in_one_of_many_files_names_this_file(workspace, format_):
     files = [[{"n": number}] for number in range(20)]
     write(workspace, format_, files)
     scan = FileScan.from_options(workspace.scan(".").to_options())
-    schema = scan.discover()
-    (partition,) = scan.partitions()
+    schema = discover_schema(scan)
+    (partition,) = plan_partitions(scan)
     damaged = workspace.root / f"013.{format_}"
     size = damaged.stat().st_size
     damaged.write_bytes(b"?" * size)
     with pytest.raises(EngineError, match=f"013.{format_}"):
-        list(scan.batches(partition, schema, is_declared=False))
+        list(read_partition(scan, partition, schema, is_declared=False))
     damaged.write_bytes(content(format_, files[13]) + b"\n" * 9)
     with pytest.raises(FileChangedError, match=f"013.{format_}"):
-        list(scan.batches(partition, schema, is_declared=False))
+        list(read_partition(scan, partition, schema, is_declared=False))
 
 
 def test_value_that_does_not_fit_names_its_file_among_others(workspace):
@@ -106,7 +111,9 @@ def test_value_that_does_not_fit_names_its_file_among_others(workspace):
 def declared(workspace, *fields, **options):
     scan = FileScan.from_options(workspace.scan(".").to_options(reader=options))
     schema = TupleSchema(pa.field(name, type_) for name, type_ in fields)
-    batches = [batch for files in scan.partitions() for batch in scan.batches(files, schema, is_declared=True)]
+    batches = [
+        batch for files in plan_partitions(scan) for batch in read_partition(scan, files, schema, is_declared=True)
+    ]
     for batch in batches:
         batch.validate(full=True)
     return [row for batch in batches for row in batch.to_pylist()]
@@ -149,10 +156,10 @@ def test_partitions_are_compared_by_their_texts(workspace):
 def test_first_batch_does_not_open_all_files(workspace):
     write(workspace, "json", [[{"n": number}] for number in range(200)])
     scan = FileScan.from_options(workspace.scan(".").to_options())
-    schema = scan.discover()
-    (partition,) = scan.partitions()
+    schema = discover_schema(scan)
+    (partition,) = plan_partitions(scan)
     (workspace.root / "100.json").unlink()
-    batches = scan.batches(partition, schema, is_declared=False)
+    batches = read_partition(scan, partition, schema, is_declared=False)
     assert next(batches).num_rows < 100
     with pytest.raises(EngineError, match=r"100\.json"):
         list(batches)

@@ -7,7 +7,10 @@ import pyarrow as pa
 import pytest
 
 from engine.errors import PartitionError
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partition_reading import read_partition
+from engine.file_scan.partitions import plan_partitions
+from engine.file_scan.schema_discovery import discover_schema
 from engine.scan.partition_columns import convert_value, find_partition_columns, partition_pairs
 from engine.scan.path_filter import PathFilter
 from engine.scan_source import ScanSource
@@ -131,9 +134,9 @@ def lake(tmp_path):
 def rows(lake, path="t", mentioned=None, filters=(), **options):
     source = ScanSource("dfs", str(lake), path)
     scan = FileScan.from_options(source.to_options(reader=options, mentioned=mentioned))
-    schema = scan.discover()
-    parts = scan.partitions(schema, path_filters=filters)
-    batches = [batch for files in parts for batch in scan.batches(files, schema, is_declared=False)]
+    schema = discover_schema(scan)
+    parts = plan_partitions(scan, schema, path_filters=filters)
+    batches = [batch for files in parts for batch in read_partition(scan, files, schema, is_declared=False)]
     return pa.Table.from_batches(batches, schema.to_arrow()).to_pylist()
 
 
@@ -205,8 +208,11 @@ def test_declared_column_has_the_value_of_the_directory(lake):
     scan = FileScan.from_options(ScanSource("dfs", str(lake), "t").to_options())
     schema = pa.schema([("hour", pa.string()), ("a", pa.int64())])
     declared = TupleSchema.of(schema)
-    parts = scan.partitions(declared, is_declared=True, path_filters=[PathFilter("hour", "=", ["7"])])
+    parts = plan_partitions(scan, declared, is_declared=True, path_filters=[PathFilter("hour", "=", ["7"])])
     found = [
-        row for files in parts for batch in scan.batches(files, declared, is_declared=True) for row in batch.to_pylist()
+        row
+        for files in parts
+        for batch in read_partition(scan, files, declared, is_declared=True)
+        for row in batch.to_pylist()
     ]
     assert sorted(found, key=str) == [{"hour": "7", "a": value} for value in (1, 2, 3)]

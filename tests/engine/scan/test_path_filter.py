@@ -4,7 +4,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import datasource
 
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.partitions import plan_partitions
 from engine.scan.path_filter import IS_NOT_NULL, IS_NULL, PathFilter
 from engine.schema import IMPLICIT_MARK, TupleSchema
 from engine.spark import to_path_filter
@@ -22,7 +23,7 @@ def source(workspace):
 
 def read_files(source, *filters, schema=COLUMNS, is_declared=False):
     scan = FileScan.from_options(source.to_options())
-    partitions = scan.partitions(TupleSchema(schema), is_declared=is_declared, path_filters=filters)
+    partitions = plan_partitions(scan, TupleSchema(schema), is_declared=is_declared, path_filters=filters)
     return [file.path for files in partitions for file in files]
 
 
@@ -62,7 +63,7 @@ def test_excluded_files_are_not_opened(source, workspace):
     for path in ("2025/01/a.csv", "2025/12/b.csv"):
         (workspace.root / path).unlink()
     listed = FileScan(scan.source, scan.options, scan.reader_options, listed=files)
-    only = listed.partitions(TupleSchema(COLUMNS), path_filters=[PathFilter("dir0", ">=", ["2026"])])
+    only = plan_partitions(listed, TupleSchema(COLUMNS), path_filters=[PathFilter("dir0", ">=", ["2026"])])
     assert [file.path for group in only for file in group] == FILES[2:4]
 
 

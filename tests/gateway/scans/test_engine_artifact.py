@@ -143,7 +143,7 @@ def test_servers_that_follow_each_other_at_an_address(connect, start_spark, star
     before, after, installed = (tmp_path / name for name in ("before", "after", "installed"))
     for package in ("engine", "pyspark_lodge"):
         shutil.copytree(REPOSITORY / package, installed / package, ignore=shutil.ignore_patterns("__pycache__"))
-    with (installed / "engine" / "file_scan.py").open("a") as module:
+    with (installed / "engine" / "file_scan" / "file_scan.py").open("a") as module:
         module.write("\n# another version\n")
     before.mkdir()
     after.mkdir()

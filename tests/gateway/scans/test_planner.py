@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from engine.discovery import FINDINGS, encode_schema
 from engine.file_list import FILES, unpack_files
-from engine.file_scan import FileScan
+from engine.file_scan.file_scan import FileScan
 from engine.scan_signature import SIGNATURE
 from engine.schema import TupleSchema
 from engine.storage.listed_file import ListedFile

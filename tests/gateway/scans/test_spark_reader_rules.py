@@ -11,7 +11,9 @@ from pyarrow import orc
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
 from engine.discovery import encode_schema
-from engine.file_scan import FileScan
+from engine.file_scan.column_selection import select_columns
+from engine.file_scan.file_scan import FileScan
+from engine.file_scan.schema_discovery import discover_schema, examine_file, merge_file_schemas
 from engine.readers.columnar.spark_marks import is_marked
 from engine.schema import TupleSchema
 from engine.storage.protected_files import ProtectedFiles
@@ -43,8 +45,8 @@ class Scan:
         if columns is not None:
             scan = replace(scan, mentioned=frozenset(columns))
         files = scan.list_files()
-        schemas = [encode_schema(scan.examine(scan.open_later(file))) for file in files]
-        selected = scan.select_columns(scan.merge(files, schemas), files)
+        schemas = [encode_schema(examine_file(scan, scan.open_later(file))) for file in files]
+        selected = select_columns(scan, merge_file_schemas(scan, files, schemas), files)
         return split_files(scan, selected, files, schemas, formats)
 
     def names(self, columns=None, **options):
@@ -166,8 +168,8 @@ def test_files_that_were_not_examined(scan, discovery):
     scan.write("b.parquet", NUMBERS)
     source = FileScan.from_options({"workspace": "dfs", "root": str(scan.root), "path": "."})
     files = source.list_files()
-    schemas = [encode_schema(source.examine(source.open_later(files[0])))]
-    assert split_files(source, source.merge(files[:1], schemas), files, schemas) is None
+    schemas = [encode_schema(examine_file(source, source.open_later(files[0])))]
+    assert split_files(source, merge_file_schemas(source, files[:1], schemas), files, schemas) is None
 
 
 def test_more_files_than_a_plan_may_contain(scan, monkeypatch):
@@ -301,8 +303,8 @@ def test_marks_do_not_reach_the_schema_of_the_scan(scan):
     scan.write("a.parquet", NUMBERS)
     source = FileScan.from_options({"workspace": "dfs", "root": str(scan.root), "path": "."})
     (file,) = source.list_files()
-    assert is_marked(source.examine(source.open_later(file)).find("a").metadata, "parquet")
-    assert not is_marked(source.discover().find("a").metadata, "parquet")
+    assert is_marked(examine_file(source, source.open_later(file)).find("a").metadata, "parquet")
+    assert not is_marked(discover_schema(source).find("a").metadata, "parquet")
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o757])
@@ -353,8 +355,8 @@ def test_workspace_in_an_object_store(scan):
     scan.write("a.parquet", NUMBERS)
     local = FileScan.from_options({"workspace": "dfs", "root": str(scan.root), "path": "."})
     files = local.list_files()
-    schemas = [encode_schema(local.examine(local.open_later(file))) for file in files]
-    merged = local.merge(files, schemas)
+    schemas = [encode_schema(examine_file(local, local.open_later(file))) for file in files]
+    merged = merge_file_schemas(local, files, schemas)
     assert split_files(local, merged, files, schemas) is not None
     remote = replace(local, source=replace(local.source, root="s3://bucket"))
     assert split_files(remote, merged, files, schemas) is None

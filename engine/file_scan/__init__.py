@@ -1,0 +1,1 @@
+"""A scan of files in a workspace: its files, schema, partitions and rows."""

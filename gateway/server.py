@@ -352,7 +352,7 @@ class Gateway:
         if session is None:
             return False
         try:
-            return await self._sessions.is_shared(session)
+            return await self._sessions.records.is_shared(session)
         except GatewayError as error:
             log.warning("statement_not_abandoned", location=session.uuid, reason=str(error))
             return True

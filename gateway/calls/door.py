@@ -222,7 +222,7 @@ class Door:
         if known is not None and known.uuid == session.uuid and not known.is_being_released:
             await self._operations.end_session(known.key)
             only_if_last = condition == "INVALID_HANDLE.SESSION_NOT_FOUND"
-            await self._sessions.end(known, reason="closed at the backend", only_if_last=only_if_last)
+            await self._sessions.ends.end(known, reason="closed at the backend", only_if_last=only_if_last)
 
 
 def _user_agent(context: Context) -> str:

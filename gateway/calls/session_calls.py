@@ -83,7 +83,7 @@ class SessionCalls:
         try:
             await self._operations.end_session(call.key)
             response = await pass_unary(call)
-            await self._sessions.end(session, reason="released by the client")
+            await self._sessions.ends.end(session, reason="released by the client")
         finally:
             session.is_being_released = False
         return response
@@ -110,6 +110,6 @@ class SessionCalls:
             message = call.request.decode(base_pb2.CloneSessionRequest)
             await self._services.copies.copy_to_clone(before, parent, session, message, call.metadata)
         except BaseException:
-            await self._sessions.discard(session, reason="incomplete")
+            await self._sessions.ends.discard(session, reason="incomplete")
             raise
         return response

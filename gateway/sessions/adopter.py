@@ -264,9 +264,9 @@ class Adopter:
             try:
                 async with self._slots:
                     if lost is None:
-                        session = await self._sessions.adopt(stored)
+                        session = await self._sessions.joins.adopt(stored)
                     else:
-                        session = await self._sessions.adopt(stored, self._peers.lost, reason=_LOST)
+                        session = await self._sessions.joins.adopt(stored, self._peers.lost, reason=_LOST)
             except (GatewayError, RecordError) as error:
                 log.warning("session_not_adopted", location=stored.record.session_uuid, reason=str(error))
                 if isinstance(error, GatewayError):

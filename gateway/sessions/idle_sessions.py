@@ -2,18 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-
-import structlog
+from collections.abc import Sequence
 
 from gateway.backends.backends import Backend
 from gateway.blocking_work.futures import for_each
-from gateway.errors import GatewayError
 from gateway.sessions.backend_calls import Activity, find_activity
+from gateway.sessions.pending_updates import log_failure
+from gateway.sessions.record_updates import RecordUpdates
+from gateway.sessions.served_sessions import ServedSessions
 from gateway.sessions.session import Session
+from gateway.sessions.session_ends import SessionEnds
 from workspace.identifiers import RecordName
-from workspace.record_store import RecordError, StoredRecord
+from workspace.record_store import StoredRecord
 
 _CONCURRENT_CHECKS = 16
 _FEWEST_LISTED = 100
@@ -21,8 +21,6 @@ _FEWEST_LISTED = 100
 
 _PASS_SECONDS = 10.0
 """How long the end of idle sessions waits for a backend."""
-
-log = structlog.get_logger(__name__)
 
 
 class IdleSessions:
@@ -34,23 +32,18 @@ class IdleSessions:
     running their operations. If the backend reports a running operation in this time, the idle time starts again.
 
     Args:
-        served: Returns the sessions that this replica serves.
-        list_records: Returns the records of these sessions.
-        end_if_idle: Ends or leaves a session if it has been idle for a time in seconds. It uses the record of the
-            session if that is known.
+        served: The sessions that this replica serves.
+        records: Lists the records of these sessions.
+        ends: Ends or leaves sessions.
         timeout_seconds: The idle timeout.
     """
 
     def __init__(
-        self,
-        served: Callable[[], Sequence[Session]],
-        list_records: Callable[[], Awaitable[dict[RecordName, StoredRecord]]],
-        end_if_idle: Callable[[Session, float, StoredRecord | None], Awaitable[None]],
-        timeout_seconds: float,
+        self, served: ServedSessions, records: RecordUpdates, ends: SessionEnds, timeout_seconds: float
     ) -> None:
         self._served = served
-        self._list_records = list_records
-        self._end_if_idle = end_if_idle
+        self._records = records
+        self._ends = ends
         self._timeout_seconds = timeout_seconds
         self._passes: dict[Backend, asyncio.Task[None]] = {}
 
@@ -61,13 +54,13 @@ class IdleSessions:
         """
         self._passes = {backend: one for backend, one in self._passes.items() if not one.done()}
         idle: dict[Backend, list[Session]] = {}
-        for session in self._served():
+        for session in self._served.all():
             if session.backend not in self._passes and session.is_idle(self._timeout_seconds):
                 idle.setdefault(session.backend, []).append(session)
         records = dict[RecordName, StoredRecord]()
         if sum(map(len, idle.values())) >= _FEWEST_LISTED:
             with log_failure():
-                records = await self._list_records()
+                records = await self._records.list_own()
 
         started = {
             backend: asyncio.create_task(self._end_of_backend(sessions, records)) for backend, sessions in idle.items()
@@ -100,15 +93,6 @@ class IdleSessions:
                 if activity is Activity.POSSIBLE:
                     session.last_active_seconds = time.monotonic()
                     return
-                await self._end_if_idle(session, self._timeout_seconds * (2 if is_unreachable else 1), known)
+                await self._ends.end_if_idle(session, self._timeout_seconds * (2 if is_unreachable else 1), known)
 
         await for_each(sessions, end, workers=_CONCURRENT_CHECKS)
-
-
-@contextmanager
-def log_failure() -> Iterator[None]:
-    """Log an error that the block raises, and suppress it. The caller retries later."""
-    try:
-        yield
-    except (GatewayError, RecordError) as error:
-        log.warning("session_not_settled", reason=str(error))

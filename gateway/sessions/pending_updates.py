@@ -2,15 +2,21 @@
 
 A session record lists the replicas that serve the session. When this replica leaves a session, the update of the
 record can fail, or its result can remain unknown. The record may then still list this replica by mistake. This module
-stores such updates, and :class:`gateway.sessions.registry.Sessions` applies them later.
+stores such updates, and :class:`gateway.sessions.settlement.Settlement` applies them later.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import structlog
+
+from gateway.errors import GatewayError
 from gateway.sessions.session import Session
 from workspace.identifiers import RecordName, SessionUuid
+from workspace.record_store import RecordError
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +71,12 @@ class PendingUpdates:
 
 def _key(update: PendingUpdate) -> tuple[RecordName, SessionUuid | None]:
     return update.record, None if update.session is None else update.session.uuid
+
+
+@contextmanager
+def log_failure() -> Iterator[None]:
+    """Log an error that the block raises, and suppress it. The caller retries later."""
+    try:
+        yield
+    except (GatewayError, RecordError) as error:
+        log.warning("session_not_settled", reason=str(error))

@@ -72,6 +72,11 @@ class RecordUpdates:
                 return stored
         return None
 
+    async def is_shared(self, session: Session) -> bool:
+        """Return whether another replica also serves a session."""
+        stored = await self.read(session)
+        return stored is not None and stored.record.holders > {self._replica}
+
     async def join_or_create(
         self, key: SessionKey, backend: Backend, *, may_create: bool = True
     ) -> tuple[SessionRecord, bool] | None:

@@ -202,11 +202,11 @@ class RecordWatch:
 
     async def _end_if_over(self, session: Session) -> None:
         """End a session that is over, and join one again from which another process removed this replica."""
-        if self._sessions.find(session.key) is not session or not await self._sessions.settle(session):
+        if self._sessions.find(session.key) is not session or not await self._sessions.joins.settle(session):
             return
         if self._sessions.find(session.key) is session:  # not the next session with its id
             await self._end_operations(session)
-            await self._sessions.release_and_end(session, reason="requested by its session record")
+            await self._sessions.ends.release_and_end(session, reason="requested by its session record")
 
 
 async def _start_thread(target: Callable[[], None]) -> None:

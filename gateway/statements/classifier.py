@@ -97,7 +97,7 @@ class Classifier:
         request = replace(view.request, operation_id=view.request.operation_id or str(uuid.uuid4()))
         operation = Operation(request, is_relation=statement.plan.HasField("root"))
         execution = Execution(view.session, operation, view.backend, settings, statement.request.identity)
-        await self._sessions.ensure_joined(view.session)  # fail early, because reading the record can take long
+        await self._sessions.joins.ensure_joined(view.session)  # fail early, because reading the record can take long
         if is_known(await view.record(), operation.id):
             return Change(operation, partial(self._services.followed.follow, execution))
         creates_view = isinstance(parsed, CreateView) or statement.creates_view  # Spark creates views

@@ -85,7 +85,7 @@ class TableCopies:
 
     async def _copy_all(self, before: Sequence[TemporaryTable], parent: Session, execution: Execution) -> None:
         await self._quotas.check_principal_tables(execution.session, len(before))
-        await self._sessions.create_location(execution.session)
+        await self._sessions.locations.create(execution.session)
         tables = (await self._records.read(parent)).tables
         for name in {table.name for table in before} - {table.name for table in tables if table.parts}:
             await execution.backend.drop_temp_view(name)

@@ -132,7 +132,7 @@ class StatementExecutor:
 
     async def create_path(self, session: Session, directory: TableUuid) -> str:
         """Create the session location, and return the path of a directory in it."""
-        return to_spark_path(f"{await self._sessions.create_location(session)}/{directory}")
+        return to_spark_path(f"{await self._sessions.locations.create(session)}/{directory}")
 
     async def execute_write(
         self,
@@ -239,7 +239,7 @@ class StatementExecutor:
             GatewayStoppingError: If the replica is stopping.
             StatementStartedError: If the record contains another change, or the answer, of the same operation.
         """
-        self._sessions.require_lease(execution.session)
+        self._sessions.lease.require_joined(execution.session)
         self._drain.require_not_stopping()
         once = begin_once(change, begin, is_relation=execution.operation.is_relation)
         await self._records.change(execution.session, once)
@@ -253,14 +253,14 @@ class StatementExecutor:
             GatewayError: If the lease has lapsed otherwise.
         """
         try:
-            self._sessions.require_lease(session)
+            self._sessions.lease.require_joined(session)
         except GatewayError:
             self._drain.require_open()
             raise
 
     async def _take_over(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> None:
         """Assign a change to this replica, so that the former replica does not undo it."""
-        self._sessions.require_lease(execution.session)
+        self._sessions.lease.require_joined(execution.session)
         await self._records.change(execution.session, lambda record: take_over(record, table, change, self._replica))
         log.info("statement_taken_over", table=table.name, replica=change.replica)
 

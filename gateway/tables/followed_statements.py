@@ -124,7 +124,7 @@ class FollowedStatements:
 
     async def _lose(self, session: Session, operation_id: str) -> None:
         """Prevent a statement from beginning, unless it has already begun."""
-        await self._sessions.ensure_joined(session)
+        await self._sessions.joins.ensure_joined(session)
         with suppress(StatementStartedError):
             await self._records.change(session, mark_lost(operation_id))
 
@@ -261,7 +261,7 @@ class FollowedStatements:
             GatewayError: If the session has ended, or the storage fails.
         """
         try:
-            await self._sessions.ensure_joined(session)
+            await self._sessions.joins.ensure_joined(session)
         except GatewayError as error:
             if error.condition != LEASE_LOST:
                 raise

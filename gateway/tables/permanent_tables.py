@@ -126,7 +126,7 @@ class PermanentTables:
         publication = Publication(workspace, new.name, description)
         rows = 0
         try:
-            self._sessions.require_lease(session)
+            self._sessions.lease.require_joined(session)
             self._drain.require_not_stopping()
             operation = execution.operation
             begin = begin_once(
@@ -147,7 +147,7 @@ class PermanentTables:
                 result = await writing
             operation.server_side_session_id = result.server_side_session_id
             rows = await self._count_rows(execution, result, write, new, schema)
-            self._sessions.require_lease(session)
+            self._sessions.lease.require_joined(session)
             await self._records.change(session, lambda record: publish_permanent(record, write))
             file_systems.require_responsive(workspace)
             await self._storage.change_workspace(self._publish, publication, Path(path), owner_id, owner)

@@ -140,7 +140,7 @@ class SessionAdministration:
         try:
             if self._sessions.find(session.key) is session:
                 await self._operations.end_session(session.key)
-                await self._sessions.release_and_end(session, reason="closed with CLOSE SESSION")
+                await self._sessions.ends.release_and_end(session, reason="closed with CLOSE SESSION")
         except (GatewayError, RecordError) as error:  # the replica retries, or the reaper ends the session
             log.warning("session_not_ended", location=session.uuid, reason=str(error))
 

@@ -120,11 +120,13 @@ class Gateway:
             track_request=mock.Mock(side_effect=nullcontext),
         )
         self.is_fenced = False
-        self.sessions = mock.Mock(require_lease=self._require_lease, ensure_joined=self._ensure_joined)
+        self.sessions = mock.Mock()
+        self.sessions.lease.require_joined = self._require_joined
+        self.sessions.joins.ensure_joined = self._ensure_joined
         self.sessions.find.return_value = self.session
         self.sessions.peers = mock.Mock(lost={FIRST, SECOND} - {name}, observe=mock.AsyncMock())
         self.executor = StatementExecutor(name, self.storage, self.sessions, Drain())
-        self.sessions.create_location = mock.AsyncMock(return_value=site.location)
+        self.sessions.locations.create = mock.AsyncMock(return_value=site.location)
         workspaces = SimpleNamespace(now=SimpleNamespace(temporary=Workspace("tmp", site.root)))
         self.permanent = PermanentTables(
             name,
@@ -149,12 +151,12 @@ class Gateway:
             work=mock.Mock(),
         )
 
-    def _require_lease(self, session):
+    def _require_joined(self, session):
         if self.is_fenced:
             raise fenced()
 
     async def _ensure_joined(self, session):
-        self._require_lease(session)
+        self._require_joined(session)
 
     def execution(self, change):
         backend = mock.Mock(execute=mock.AsyncMock(), drop_temp_view=mock.AsyncMock(), release=mock.AsyncMock())

@@ -343,7 +343,7 @@ class GatewayProcess:
         schedule = self.process.schedule
         before, schedule.process = schedule.process, self.process
         try:
-            self.gateway._sessions.require_lease(session)
+            self.gateway._sessions.lease.require_joined(session)
         except GatewayError:
             return False
         finally:
@@ -362,7 +362,7 @@ class GatewayProcess:
         """Return whether the gateway knows that its lease has lapsed."""
         if self.gateway is None or not hasattr(self.gateway, "_sessions"):
             return False
-        return not self.gateway._sessions._lease.is_valid()
+        return not self.gateway._sessions.lease.is_valid()
 
     def session_uuids(self) -> set[SessionUuid]:
         return {session.uuid for session in self.sessions().values()}

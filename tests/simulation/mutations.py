@@ -24,8 +24,8 @@ from gateway.sessions.adoption import Adoption
 from gateway.sessions.peers import Peers
 from gateway.sessions.pending_updates import PendingUpdates
 from gateway.sessions.record_updates import RecordUpdates
-from gateway.sessions.registry import Sessions
 from gateway.sessions.replica_lease import ReplicaLease
+from gateway.sessions.served_sessions import ServedSessions
 from gateway.tables import execution
 from gateway.tables.records import TableRecords
 from gateway.tables.table_errors import ChangeTakenError
@@ -195,7 +195,7 @@ def _skip_lock() -> AbstractContextManager[None]:
 
         async def __aexit__(self, *_: object) -> None: ...
 
-    return _patch((Sessions, "_lock", lambda self, name: Lock()))
+    return _patch((ServedSessions, "lock", lambda self, name: Lock()))
 
 
 def _assume_last_holder() -> AbstractContextManager[None]:

@@ -268,5 +268,5 @@ async def test_fenced_replica_adopts_nothing(run: Start) -> None:
         (record,) = await replicas.create(STOPPED, 1)
         await replica.sessions.lease.stop()
         with pytest.raises(GatewayError, match="LODGE_LEASE_LOST"):
-            await replica.sessions.adopt(replicas.records.read(record.name), {STOPPED})
+            await replica.sessions.joins.adopt(replicas.records.read(record.name), {STOPPED})
         assert replicas.holders() == {record.name: {STOPPED}}

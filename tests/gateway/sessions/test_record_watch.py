@@ -135,7 +135,7 @@ async def until(condition: Callable[[], bool], what: str) -> None:
 async def test_ending_record_ends_the_session_at_its_backend_too(replica: Replica) -> None:
     session = await open_session(replica)
     other = await open_session(replica)
-    await replica.sessions.create_location(session)
+    await replica.sessions.locations.create(session)
     update_record(replica.records, session.record_name, mark_ending)
     await until(lambda: replica.sessions.find(session.key) is None, "the session is no longer served")
     await until(lambda: not replica.locations.list(), "its location is deleted")
@@ -181,7 +181,7 @@ async def test_replica_that_was_taken_for_lost_joins_its_sessions_again(
         return replica.records.read(session.record_name).record.holders
 
     await until(lambda: holders() == {own, *theirs}, "the replica is a holder again")
-    await replica.sessions.ensure_joined(session)
+    await replica.sessions.joins.ensure_joined(session)
     assert replica.sessions.find(session.key) is session
     assert session not in replica.operations_ended
 
@@ -212,7 +212,7 @@ async def test_suspects_of_a_session_that_is_being_opened_are_known(replica: Rep
     replica.records.create(record)
     await let_the_watch_catch_up(replica)
     key = SessionKey(record.principal, record.client_session_id)
-    session = replica.sessions._serve(Session(key, record.session_uuid, served.backend, 1))
+    session = replica.sessions._served.add(Session(key, record.session_uuid, served.backend, 1))
     deadline = asyncio.get_running_loop().time() + DEADLINE_SECONDS
     while session.suspects != (suspect,):
         assert asyncio.get_running_loop().time() < deadline

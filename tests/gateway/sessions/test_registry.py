@@ -169,7 +169,7 @@ async def let_tasks_run() -> None:
 
 def may_act(replica: Replica, session: Any) -> bool:
     try:
-        replica.sessions.require_lease(session)
+        replica.sessions.lease.require_joined(session)
     except GatewayError as error:
         assert error.condition == "LODGE_LEASE_LOST"
         return False
@@ -240,7 +240,7 @@ async def test_session_is_not_ended_after_a_lapse(replica: Replica, monkeypatch:
 
     monkeypatch.setattr(replica.records, "read", read_slowly)
     with pytest.raises(GatewayError, match="LODGE_LEASE_LOST"):
-        await replica.sessions.end(session, reason="closed at the backend")
+        await replica.sessions.ends.end(session, reason="closed at the backend")
     [stored] = replica.records.list()
     assert (stored.record.phase, stored.record.holders) == (Phase.ACTIVE, {OWN})
 
@@ -263,7 +263,7 @@ async def test_guarantee_6_opening_waits_until_the_session_is_left(replica: Repl
 async def test_late_request_does_not_start_an_ending_session_again(replica: Replica) -> None:
     session = await replica.sessions.open(new_key())
     replica.records.gate = threading.Event()
-    ending = asyncio.create_task(replica.sessions.end(session, reason="released by the client"))
+    ending = asyncio.create_task(replica.sessions.ends.end(session, reason="released by the client"))
     while replica.sessions.find(session.key) is not None:  # noqa: ASYNC110 - another task stops serving it
         await asyncio.sleep(0.01)
     reads = replica.records.reads
@@ -347,10 +347,10 @@ async def test_open_reports_an_ending_session_as_closed(replica: Replica) -> Non
 
 async def test_guarantee_6_failed_end_is_retried(replica: Replica) -> None:
     session = await replica.sessions.open(new_key())
-    await replica.sessions.create_location(session)
+    await replica.sessions.locations.create(session)
     replica.records.is_unavailable = True
     with pytest.raises(GatewayError):
-        await replica.sessions.end(session, reason="released by the client")
+        await replica.sessions.ends.end(session, reason="released by the client")
     replica.records.is_unavailable = False
     await renew_until(replica, lambda: not replica.records.list(), "the session has ended")
     assert not replica.locations.list()
@@ -360,7 +360,7 @@ async def test_guarantee_6_failed_open_does_not_replace_a_failed_end(replica: Re
     session = await replica.sessions.open(new_key())
     replica.records.is_unavailable = True
     with pytest.raises(GatewayError):
-        await replica.sessions.end(session, reason="released by the client")
+        await replica.sessions.ends.end(session, reason="released by the client")
     with pytest.raises(GatewayError):
         await replica.sessions.open(session.key)
     replica.records.is_unavailable = False
@@ -372,7 +372,7 @@ async def test_guarantee_6_failed_open_of_a_later_session_is_undone_after_a_fail
     session = await replica.sessions.open(new_key())
     replica.records.loses_answers = True
     with pytest.raises(GatewayError):
-        await replica.sessions.end(session, reason="released by the client")
+        await replica.sessions.ends.end(session, reason="released by the client")
     end_session(replica.records, replica.locations, replica.records.read(session.record_name))
     with pytest.raises(GatewayError):
         await replica.sessions.open(session.key)
@@ -386,7 +386,7 @@ async def test_retried_end_leaves_a_session_that_another_replica_adopted(replica
     session = await replica.sessions.open(new_key())
     replica.records.is_unavailable = True
     with pytest.raises(GatewayError):
-        await replica.sessions.end(session, reason="closed at the backend")
+        await replica.sessions.ends.end(session, reason="closed at the backend")
     replica.records.is_unavailable = False
     other = ReplicaId("r2")
     update_record(replica.records, session.record_name, lambda record: add_holder(record, other))
@@ -413,13 +413,13 @@ async def test_discarded_session_is_released_although_its_record_is_gone(replica
     clone = await replica.sessions.open_clone(new_key(), parent)
     [record] = [each for each in replica.records.list() if each.record.session_uuid == clone.uuid]
     replica.records.delete(record.record.name, record.version)
-    await replica.sessions.discard(clone, reason="incomplete")
+    await replica.sessions.ends.discard(clone, reason="incomplete")
     assert replica.backend.calls == ["ReleaseSession"]
     assert replica.sessions.all() == [parent]
 
 
 async def test_clones_at_the_same_time_do_not_exceed_the_quota(replica: Replica) -> None:
-    replica.sessions._quota = SessionQuota(AdmissionLimits(max_principal_sessions=2))
+    replica.sessions._served.quota = SessionQuota(AdmissionLimits(max_principal_sessions=2))
     parent = await replica.sessions.open(new_key())
 
     async def clone() -> None:

@@ -75,17 +75,17 @@ async def test_location_belongs_to_the_os_user_with_impersonation(open_sessions:
     sessions = await open_sessions(impersonation=True)
     session = await sessions.open(new_key(OTHER.pw_name))
     assert session.backend.address == OWN
-    path = await sessions.create_location(session)
+    path = await sessions.locations.create(session)
     status = path.stat()
     assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (OTHER.pw_uid, OTHER.pw_gid, 0o700)
-    assert await sessions.create_location(session) == path
+    assert await sessions.locations.create(session) == path
 
 
 async def test_location_belongs_to_the_gateway_user_without_impersonation(open_sessions: Any) -> None:
     sessions = await open_sessions(impersonation=False)
     session = await sessions.open(new_key("nobody-in-particular"))
     assert session.backend.address == "sc://shared:1"
-    status = (await sessions.create_location(session)).stat()
+    status = (await sessions.locations.create(session)).stat()
     assert (status.st_uid, status.st_mode & 0o777) == (os.geteuid(), 0o700)
 
 
@@ -124,18 +124,18 @@ async def test_request_without_session_never_reaches_a_shared_backend(open_sessi
 async def test_location_from_before_impersonation_is_refused(open_sessions: Any) -> None:
     before = await open_sessions(impersonation=False)
     key = new_key(OTHER.pw_name)
-    await before.create_location(await before.open(key))
+    await before.locations.create(await before.open(key))
     after = await open_sessions(impersonation=True)
     session = await after.open(key)
     assert session.backend.address == OWN
     with pytest.raises(GatewayError, match=r"LODGE_IMPERSONATION.*Start a new session"):
-        await after.create_location(session)
+        await after.locations.create(session)
 
 
 async def test_end_interrupted_by_the_storage_is_left_to_the_reaper(open_sessions: Any, tmp_path: Path) -> None:
     sessions = await open_sessions(impersonation=False)
     session = await sessions.open(new_key("ada"))
-    location = await sessions.create_location(session)
+    location = await sessions.locations.create(session)
     move(tmp_path / ".lodge" / "trash", tmp_path / ".lodge" / "elsewhere")
     with structlog.testing.capture_logs() as logs:
         await sessions.leave_all(end=True)
@@ -153,5 +153,5 @@ async def test_guarantee_4_replica_without_lease_creates_no_location(open_sessio
     session = await leased.open(new_key("ada"))
     unleased = await open_sessions(impersonation=False, leased=False)
     with pytest.raises(GatewayError, match="LODGE_LEASE_LOST"):
-        await unleased.create_location(session)
+        await unleased.locations.create(session)
     assert names_in(tmp_path) == [".lodge"]

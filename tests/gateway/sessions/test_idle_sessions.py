@@ -1,0 +1,58 @@
+"""The end of idle sessions (gateway.sessions.idle_sessions).
+
+Numbers in names are the guarantees of :mod:`gateway.sessions.registry`.
+"""
+
+import asyncio
+import threading
+
+import pytest
+
+from tests.gateway.sessions.faulty_replica import DEADLINE_SECONDS, OWN, Replica, let_tasks_run, new_key
+
+
+async def test_guarantee_6_opening_waits_until_the_session_is_left(replica: Replica) -> None:
+    session = await replica.sessions.open(new_key())
+    replica.records.gate = threading.Event()
+    leaving = asyncio.create_task(replica.sessions.idle.end())
+    while replica.sessions.find(session.key) is not None:  # noqa: ASYNC110 - another task stops serving it
+        await asyncio.sleep(0.01)
+    opening = asyncio.create_task(replica.sessions.open(session.key))
+    await let_tasks_run()  # the opening has started, and must wait
+    replica.records.gate.set()
+    await leaving
+    opened = await opening
+    [stored] = replica.records.list()
+    assert (stored.record.session_uuid, stored.record.holders) == (opened.uuid, {OWN})
+
+
+@pytest.mark.parametrize("replica", [3600.0], indirect=True)
+async def test_sessions_of_unreachable_backend_end_after_second_idle_timeout(replica: Replica) -> None:
+    sessions = [await replica.sessions.open(new_key()) for _ in range(40)]
+    replica.backend.is_unreachable = True
+    for session in sessions:
+        session.last_active_seconds -= 3600.0
+    await replica.sessions.idle.end()
+    assert len(replica.sessions.all()) == 40, "they may have running operations"
+    assert replica.backend.calls.count("GetStatus") < 40, "one check shows that the backend does not respond"
+    for session in sessions:
+        session.last_active_seconds -= 3600.0
+    await replica.sessions.idle.end()
+    assert not replica.sessions.all()
+    assert not replica.records.list()
+
+
+async def test_end_of_idle_sessions_does_not_wait_for_a_slow_backend(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.sessions.idle_sessions._PASS_SECONDS", 0.1)
+    await replica.sessions.open(new_key())
+    replica.backend.may_answer.clear()
+    for _ in range(2):
+        async with asyncio.timeout(5):
+            await replica.sessions.idle.end()
+    assert replica.backend.calls == ["GetStatus"], "the first check continues"
+    replica.backend.may_answer.set()
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while replica.records.list():  # noqa: ASYNC110 - the check ends the session in the background
+            await asyncio.sleep(0.01)

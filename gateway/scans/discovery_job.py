@@ -18,6 +18,7 @@ from engine.file_scan.schema_conflict import FileConflictError
 from engine.scan_source import FORMAT, TASK
 from engine.spark_discovery import COLUMN, DISCOVER, LOCATE, OTHERS
 from engine.storage.listed_file import ListedFile
+from gateway.backends.backend_operations import OnProgress
 from gateway.backends.backend_rows import (
     MAX_BYTES,
     MAX_ROW_BYTES,
@@ -27,7 +28,7 @@ from gateway.backends.backend_rows import (
     is_integers,
     is_text,
 )
-from gateway.backends.backend_session import BackendSession, OnProgress
+from gateway.backends.backend_session import BackendSession
 from gateway.blocking_work.pools import Pool
 from gateway.errors import GatewayError, backend_failed
 from gateway.scans.scan_signatures import sign_scan
@@ -83,7 +84,7 @@ async def find_schemas(
         await threads.run_or_abandon(take, rows)
 
     try:
-        await backend.execute(plan, on_rows=take_in_thread, on_progress=on_progress)
+        await backend.operations.execute(plan, on_rows=take_in_thread, on_progress=on_progress)
         return await threads.run_or_abandon(read_findings, findings, count)
     except (BackendRowsError, pa.ArrowException, ValueError, KeyError, TypeError, IndexError) as error:
         raise _unexpected(backend, error) from error
@@ -105,7 +106,7 @@ async def find_place(backend: BackendSession, options: Mapping[str, str], confli
         found.extend(reader.read(rows))
 
     try:
-        await backend.execute(_build_plan({**options, **of_conflict}, [conflict.file]), on_rows=take)
+        await backend.operations.execute(_build_plan({**options, **of_conflict}, [conflict.file]), on_rows=take)
         (row,) = found
         return str(row["error"])
     except (BackendRowsError, ValueError) as error:

@@ -39,7 +39,7 @@ async def prevent_start(backend: BackendSession, operation_id: str) -> bool:
     Raises:
         BackendError: If the backend does not respond.
     """
-    return await backend.use_operation_id(operation_id, _failing_plan())
+    return await backend.operations.use_operation_id(operation_id, _failing_plan())
 
 
 def _failing_plan() -> base_pb2.Plan:

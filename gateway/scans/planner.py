@@ -46,7 +46,8 @@ from engine.scan_source import PLANNED, SINGLE_USE, SOURCE_OPTIONS, ScanSource
 from engine.schema import TupleSchema
 from engine.spark import to_spark_schema
 from engine.storage.listed_file import ListedFile
-from gateway.backends.backend_session import BackendSession, OnProgress
+from gateway.backends.backend_operations import OnProgress
+from gateway.backends.backend_session import BackendSession
 from gateway.blocking_work.file_systems import file_systems
 from gateway.blocking_work.pools import Pool
 from gateway.errors import GatewayError, ScanFailedError, storage_unavailable

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 
-from gateway.backends.backend_session import BackendSession, OnProgress
+from gateway.backends.backend_operations import OnProgress
+from gateway.backends.backend_session import BackendSession
 from gateway.backends.forwarding import Context, request_metadata
 from gateway.backends.session_settings import SessionSettings
 from gateway.blocking_work.current_workspaces import CurrentWorkspaces

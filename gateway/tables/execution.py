@@ -41,7 +41,7 @@ import structlog
 from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.types import StructType
 
-from gateway.backends.backend_session import ExecutionResult
+from gateway.backends.followed_operation import ExecutionResult
 from gateway.blocking_work.current_work import noted
 from gateway.blocking_work.storage import Storage
 from gateway.errors import OPERATION_ABANDONED, OPERATION_NOT_FOUND, BackendError, GatewayError, storage_failed
@@ -161,7 +161,7 @@ class StatementExecutor:
 
         async def run() -> Answer | None:
             await self._begin(execution, write, begin)
-            written = execution.backend.execute(
+            written = execution.backend.operations.execute(
                 await plan(await self.create_path(execution.session, write.directory)),
                 operation_id=write.directory,
                 on_progress=execution.operation.progress,
@@ -210,7 +210,7 @@ class StatementExecutor:
 
         async def run() -> Answer | None:
             await self._take_over(execution, table, write)
-            written = execution.backend.follow(write.directory, on_progress=execution.operation.progress)
+            written = execution.backend.operations.follow(write.directory, on_progress=execution.operation.progress)
             return await self._publish_and_complete(execution, table, own, written, check_size)
 
         return await self._run_or_undo(execution, table, own, run)
@@ -275,7 +275,7 @@ class StatementExecutor:
         result = await self._wait_for_rows(execution, written)
         await self._publish(execution, table, write, result, check_size)
         answer = await self._complete(execution, table, write)
-        self._releases.start(execution.backend.release(write.directory))
+        self._releases.start(execution.backend.operations.release(write.directory))
         return answer
 
     async def _wait_for_rows(
@@ -289,7 +289,7 @@ class StatementExecutor:
         writing = asyncio.create_task(noted(written))
 
         def leave() -> None:
-            execution.backend.leave_operations()
+            execution.backend.operations.leave_running()
             asyncio.get_running_loop().call_later(_ARRIVAL_SECONDS, writing.cancel)
 
         with self._drain.handing_over(leave):
@@ -395,7 +395,7 @@ class StatementExecutor:
                 _raise_cancellation()
                 raise (taken if isinstance(error, Exception) else error) from error
             if isinstance(change, PendingWrite):
-                self._releases.start(execution.backend.release(change.directory))
+                self._releases.start(execution.backend.operations.release(change.directory))
             if answer is None:
                 failure = _client_error(error, execution, table)
                 raise failure from (None if failure is error else error)

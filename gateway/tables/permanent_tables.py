@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from gateway.auditing.audit import Audit
 from gateway.authorization.authorization import Authorization, owner_groups
-from gateway.backends.backend_session import ExecutionResult
+from gateway.backends.followed_operation import ExecutionResult
 from gateway.blocking_work.current_work import noted
 from gateway.blocking_work.current_workspaces import CurrentWorkspaces
 from gateway.blocking_work.file_systems import file_systems
@@ -138,7 +138,7 @@ class PermanentTables:
             path = await self._executor.create_path(session, write.directory)
             writing = asyncio.create_task(
                 noted(
-                    execution.backend.execute(
+                    execution.backend.operations.execute(
                         new.plan(path), operation_id=write.directory, on_progress=operation.progress
                     )
                 )

@@ -73,13 +73,13 @@ class ViewSync:
             options=find_storage_format(table.storage_format, table.name).options(dict(table.options)),
             is_partitioned=bool(table.partition_columns),
         )
-        await let_arrive(execution.backend.execute(build_view(table.name, relation)))
+        await let_arrive(execution.backend.operations.execute(build_view(table.name, relation)))
         try:
             await self._storage.run_location(find_directories)
         except (GatewayError, OSError):
             unreadable = build_unreadable_relation(schema, _UNREADABLE.format(table.name))
             with suppress(GatewayError):
-                await run_to_completion(execution.backend.execute(build_view(table.name, unreadable)))
+                await run_to_completion(execution.backend.operations.execute(build_view(table.name, unreadable)))
             raise
 
     async def synchronise(

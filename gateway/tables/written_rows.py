@@ -17,7 +17,8 @@ from pathlib import Path
 
 from pyspark.sql.types import StructType
 
-from gateway.backends.backend_session import BackendSession, ExecutionResult
+from gateway.backends.backend_session import BackendSession
+from gateway.backends.followed_operation import ExecutionResult
 from gateway.blocking_work.storage import Storage
 from gateway.stored_tables.parquet_footers import ParquetRowCounter, UnknownRowCountError
 from gateway.stored_tables.table_plans import ROWS_WRITTEN, build_count, build_scan, to_spark_path

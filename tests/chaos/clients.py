@@ -16,7 +16,7 @@ from random import Random
 from pyspark.errors import PySparkAssertionError, PySparkException
 from pyspark.sql.connect.session import SparkSession
 
-from gateway.backends.backend_session import REATTACH_SECONDS
+from gateway.backends.followed_operation import REATTACH_SECONDS
 from tests.chaos.connections import connect
 from tests.chaos.documented_errors import is_documented
 from tests.chaos.replicas import Replica

@@ -1,4 +1,4 @@
-"""Calls of Lodge survive resets between gateway and backend (gateway.backends.backend_session)."""
+"""Calls of Lodge survive resets between gateway and backend (gateway.backends.backend_session and its operations)."""
 
 import asyncio
 import gc
@@ -11,7 +11,7 @@ import pytest
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
 
-from gateway.backends import backend_session
+from gateway.backends import followed_operation, session_channel
 from gateway.backends.backend_session import BackendSession
 from gateway.backends.backends import SERVICE, Backend
 from gateway.errors import SPARK_SQL_EXCEPTION, BackendError, GatewayError
@@ -145,7 +145,7 @@ async def test_reset_stream_is_reattached_and_the_plan_runs_once(resets):
     server, progress = Server(), Progress()
     async with connected(server) as session:
         server.on_sent = {("before", number): server.reset for number in resets}
-        result = await session.execute(base_pb2.Plan(), on_progress=progress)
+        result = await session.operations.execute(base_pb2.Plan(), on_progress=progress)
     assert result.observed == {"rows": 7}
     assert len(server.executed) == 1
     assert server.reattached == len(resets)
@@ -162,7 +162,7 @@ async def test_plan_that_never_arrived_is_sent_again_under_the_same_id():
 
     async with connected(server) as session:
         server.on_sent[("before", 1)] = lose
-        result = await session.execute(base_pb2.Plan(), operation_id="op")
+        result = await session.operations.execute(base_pb2.Plan(), operation_id="op")
     assert result.observed == {"rows": 7}
     assert server.executed == ["op", "op"], "the backend runs the first plan of an operation id only"
     assert server.interrupted == []
@@ -181,7 +181,7 @@ async def test_plan_that_arrives_before_it_is_sent_again_runs_once():
     async with connected(server) as session:
         server.on_sent[("before", 1)] = lose
         server.on_execute = arrive
-        result = await session.execute(base_pb2.Plan(), operation_id="op")
+        result = await session.operations.execute(base_pb2.Plan(), operation_id="op")
     assert result.observed == {"rows": 7}
     assert server.executed == ["op"]
     assert server.reattached == 2
@@ -200,7 +200,7 @@ async def test_plan_is_not_sent_again_to_another_session():
         await session.read_settings()
         server.on_sent[("before", 1)] = restart
         with pytest.raises(BackendError) as raised:
-            await session.execute(base_pb2.Plan(), operation_id="op")
+            await session.operations.execute(base_pb2.Plan(), operation_id="op")
     assert raised.value.error.code() is grpc.StatusCode.UNAVAILABLE
     assert server.executed == ["op"]
 
@@ -214,7 +214,7 @@ async def test_other_calls_are_repeated_after_a_reset():
 
 
 async def test_other_calls_of_an_unreachable_backend_fail_in_time(monkeypatch):
-    monkeypatch.setattr(backend_session, "REPEAT_SECONDS", 0.5)
+    monkeypatch.setattr(session_channel, "REPEAT_SECONDS", 0.5)
     server = Server()
     async with connected(server) as session:
         server.proxy.__exit__()
@@ -227,7 +227,7 @@ async def test_other_calls_of_an_unreachable_backend_fail_in_time(monkeypatch):
 async def test_time_to_reattach_begins_with_the_reset(monkeypatch):
     """An operation may be silent for hours before its connection is reset."""
     server, frozen, third = Server(), FrozenTime(), asyncio.Event()
-    monkeypatch.setattr(backend_session, "time", frozen)
+    monkeypatch.setattr(followed_operation, "time", frozen)
 
     async def on_progress(response):
         if response.response_id == "3":
@@ -235,13 +235,13 @@ async def test_time_to_reattach_begins_with_the_reset(monkeypatch):
 
     async def wait_and_reset():
         await third.wait()  # a reset could lose the response, and would then be the same as the first one
-        frozen.advance(2 * backend_session.REATTACH_SECONDS)
+        frozen.advance(2 * followed_operation.REATTACH_SECONDS)
         server.refusals = 2
         await server.reset()
 
     async with connected(server) as session:
         server.on_sent = {("before", 3): server.reset, ("before", 4): wait_and_reset}
-        result = await session.execute(base_pb2.Plan(), on_progress=on_progress)
+        result = await session.operations.execute(base_pb2.Plan(), on_progress=on_progress)
     assert result.observed == {"rows": 7}
 
 
@@ -261,7 +261,7 @@ async def test_plan_that_arrives_after_a_cancellation_is_interrupted(late_second
 
     server.execute = arrive_late
     async with connected(server) as session:
-        running = asyncio.create_task(session.execute(base_pb2.Plan(), operation_id="op"))
+        running = asyncio.create_task(session.operations.execute(base_pb2.Plan(), operation_id="op"))
         await asyncio.wait_for(arrived.wait(), 60)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -270,7 +270,7 @@ async def test_plan_that_arrives_after_a_cancellation_is_interrupted(late_second
 
 
 async def test_restarted_backend_ends_the_execution_at_once(monkeypatch):
-    monkeypatch.setattr(backend_session, "time", FrozenTime())  # the time to reattach never ends
+    monkeypatch.setattr(followed_operation, "time", FrozenTime())  # the time to reattach never ends
     server = Server()
 
     async def restart():
@@ -281,14 +281,14 @@ async def test_restarted_backend_ends_the_execution_at_once(monkeypatch):
         server.on_sent[("before", 3)] = restart
         with pytest.raises(BackendError) as raised:
             async with asyncio.timeout(60):
-                await session.execute(base_pb2.Plan())
+                await session.operations.execute(base_pb2.Plan())
     assert raised.value.error.code() is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_unreachable_backend_ends_the_execution_in_time(monkeypatch):
-    monkeypatch.setattr(backend_session, "REATTACH_SECONDS", 0.5)
-    monkeypatch.setattr(backend_session, "START_SECONDS", 0.5)
-    monkeypatch.setattr(backend_session, "REPEAT_SECONDS", 0.2)
+    monkeypatch.setattr(followed_operation, "REATTACH_SECONDS", 0.5)
+    monkeypatch.setattr(followed_operation, "START_SECONDS", 0.5)
+    monkeypatch.setattr(session_channel, "REPEAT_SECONDS", 0.2)
     server, stopped = Server(), asyncio.Event()
 
     async def stop():
@@ -300,14 +300,14 @@ async def test_unreachable_backend_ends_the_execution_in_time(monkeypatch):
         server.on_sent[("before", 3)] = stop
         with pytest.raises(BackendError) as raised:
             async with asyncio.timeout(60):
-                await session.execute(base_pb2.Plan())
+                await session.operations.execute(base_pb2.Plan())
     assert stopped.is_set()
     assert raised.value.error.code() is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_operation_is_interrupted_before_the_execution_gives_up(monkeypatch):
-    monkeypatch.setattr(backend_session, "REATTACH_SECONDS", 0.3)
-    monkeypatch.setattr(backend_session, "START_SECONDS", 0.3)
+    monkeypatch.setattr(followed_operation, "REATTACH_SECONDS", 0.3)
+    monkeypatch.setattr(followed_operation, "START_SECONDS", 0.3)
     server = Server()
 
     async def refuse(request, context):
@@ -317,7 +317,7 @@ async def test_operation_is_interrupted_before_the_execution_gives_up(monkeypatc
     async with connected(server) as session:
         server.on_sent[("before", 3)] = server.reset
         with pytest.raises(BackendError):
-            await session.execute(base_pb2.Plan(), operation_id="op")
+            await session.operations.execute(base_pb2.Plan(), operation_id="op")
     assert set(server.interrupted) == {"op"}
 
 
@@ -331,7 +331,7 @@ async def test_cancellation_between_two_attempts_interrupts_the_operation():
     server.reattach = refuse
     async with connected(server) as session:
         server.on_sent[("before", 3)] = server.reset
-        running = asyncio.create_task(session.execute(base_pb2.Plan(), operation_id="op"))
+        running = asyncio.create_task(session.operations.execute(base_pb2.Plan(), operation_id="op"))
         await asyncio.wait_for(refused.wait(), 60)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -344,7 +344,7 @@ async def test_error_of_an_operation_is_raised_without_an_interrupt():
     server.failure = "INVALID_HANDLE.OPERATION_ALREADY_EXISTS"
     async with connected(server) as session:
         with pytest.raises(BackendError, match="The handle is invalid") as raised:
-            await session.execute(base_pb2.Plan())
+            await session.operations.execute(base_pb2.Plan())
     assert raised.value.error.code() is grpc.StatusCode.INTERNAL
     assert (server.reattached, server.interrupted) == (0, [])
 
@@ -361,7 +361,7 @@ async def test_failed_execution_leaves_no_reference_cycle(knows_session):
     async def fail(session):
         local = Progress()
         with suppress(BackendError):
-            await session.execute(base_pb2.Plan(), on_progress=local)
+            await session.operations.execute(base_pb2.Plan(), on_progress=local)
         return weakref.ref(local)
 
     async with connected(server) as session:

@@ -159,7 +159,8 @@ class Gateway:
         self._require_joined(session)
 
     def execution(self, change):
-        backend = mock.Mock(execute=mock.AsyncMock(), drop_temp_view=mock.AsyncMock(), release=mock.AsyncMock())
+        operations = mock.Mock(execute=mock.AsyncMock(), release=mock.AsyncMock())
+        backend = mock.Mock(operations=operations, drop_temp_view=mock.AsyncMock())
         operation = SimpleNamespace(id=change.operation_id, executes=True, progress=None, is_relation=False)
         return mock.Mock(session=self.session, operation=operation, backend=backend)
 
@@ -277,7 +278,7 @@ def test_gateway_releases_no_result_that_another_one_needs(site):
             raise GatewayError("LODGE_LEASE_LOST", "58000", "paused")
 
         taking_over, paused = second.execution(write), first.execution(write)
-        taking_over.backend.follow, paused.backend.follow = follow, fail
+        taking_over.backend.operations.follow, paused.backend.operations.follow = follow, fail
         begun = asyncio.create_task(first.executor.take_over(paused, site.table, write, None))
         await asyncio.to_thread(site.records.has_replaced.wait)
         (own,) = site.now().writes
@@ -287,12 +288,12 @@ def test_gateway_releases_no_result_that_another_one_needs(site):
         with pytest.raises(ChangeTakenError):
             await begun
         await first.executor.stop()
-        paused.backend.release.assert_not_called()
+        paused.backend.operations.release.assert_not_called()
         other.cancel()
         with pytest.raises(asyncio.CancelledError):
             await other
         await second.executor.stop()
-        taking_over.backend.release.assert_called_once_with(write.directory)
+        taking_over.backend.operations.release.assert_called_once_with(write.directory)
 
     asyncio.run(run())
     assert site.now() == site.table
@@ -312,13 +313,13 @@ def test_change_that_can_be_neither_completed_nor_undone_goes_on_as_the_table_sh
         async def change_view(*arguments):
             site.records.are_unavailable = True
 
-        backend.drop_temp_view.side_effect = backend.execute.side_effect = change_view
+        backend.drop_temp_view.side_effect = backend.operations.execute.side_effect = change_view
         backend.table_exists = mock.AsyncMock(return_value=isinstance(change, PendingWrite) or not shows_result)
         shown = getattr(change, "directory", "") if shows_result else site.table.uuid
         backend.list_input_files = mock.AsyncMock(return_value=[f"file:///tmp/{shown}/part-0"])
         with pytest.raises(GatewayError, match="LODGE_STATEMENT_UNFINISHED"):
             await gateway.executor.complete_for(execution, table, change)
-        backend.drop_temp_view.side_effect = backend.execute.side_effect = None
+        backend.drop_temp_view.side_effect = backend.operations.execute.side_effect = None
         site.records.are_unavailable = False
         await gateway.executor._undo._retries.wait()
 
@@ -345,7 +346,7 @@ class Creation:
         execution = self.first.execution(self.change)
         execution.identity = Identity(Principal("alice"))
         execution.session.key.principal = Principal("alice")
-        execution.backend.execute = self._execute
+        execution.backend.operations.execute = self._execute
         new = mock.Mock(
             if_not_exists=False, schema=mock.AsyncMock(return_value=StructType()), plan=lambda path: path, options=()
         )

@@ -68,7 +68,7 @@ async def test_view_of_an_undone_insertion_does_not_read_its_rows(tmp_path: Path
     session.key = SessionKey(Principal(record.principal), ClientSessionId(record.client_session_id))
     execution = mock.Mock(session=session)
     execution.operation.id = write.operation_id
-    execution.backend.execute = execute
+    execution.backend.operations.execute = execute
     sessions = mock.Mock()
     sessions.find.return_value = session
     deletion = DirectoryDeletion(storage)

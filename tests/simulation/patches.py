@@ -16,7 +16,7 @@ from unittest import mock
 import structlog
 import tenacity.wait
 
-import gateway.backends.backend_session
+import gateway.backends.backend_operations
 import gateway.server
 from gateway.tables.statement_context import Execution
 from gateway.tables.undo import Undo
@@ -81,7 +81,7 @@ def install_model(schedule: Schedule, checker: InvariantChecker, replacements: R
         )
         stack.enter_context(mock.patch.object(gateway.server, "Backends", replacements.backends))
         stack.enter_context(mock.patch.object(gateway.server, "Adopter", replacements.adopter))
-        for user in (tenacity.wait, gateway.backends.backend_session):
+        for user in (tenacity.wait, gateway.backends.backend_operations):
             stack.enter_context(mock.patch.object(user, "random", _Random(rng)))
         stack.enter_context(mock.patch.object(Undo, "undo", _noted(Undo.undo, checker)))
         structlog.configure(

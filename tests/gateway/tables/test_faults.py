@@ -33,9 +33,9 @@ The grace period is long, so that the reaper does not undo a statement first on 
 """
 WITH_SHORT_REATTACH = """
 import sys
-from gateway.backends import backend_session
+from gateway.backends import followed_operation
 from lodge.cli import main
-backend_session.REATTACH_SECONDS = 5.0
+followed_operation.REATTACH_SECONDS = 5.0
 sys.exit(main())
 """
 WITHOUT_BACKEND = """

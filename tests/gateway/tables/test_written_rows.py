@@ -6,11 +6,11 @@ from pyspark.errors.exceptions.connect import SparkConnectException
 WITHOUT_METRICS = """
 import sys
 from dataclasses import replace
-from gateway.backends import backend_session
+from gateway.backends.followed_operation import FollowedOperation
 from lodge.cli import main
 
-result = backend_session._Following.result
-backend_session._Following.result = lambda following: replace(result(following), observed={})
+result = FollowedOperation.result
+FollowedOperation.result = lambda following: replace(result(following), observed={})
 sys.exit(main())
 """
 

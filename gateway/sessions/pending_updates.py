@@ -43,13 +43,17 @@ class PendingUpdates:
     def __init__(self) -> None:
         self._updates: dict[tuple[RecordName, SessionUuid | None], PendingUpdate] = {}
 
+    def keep(self, update: PendingUpdate) -> None:
+        """Add an update."""
+        self._updates[_key(update)] = update
+
     @contextmanager
     def keep_on_failure(self, update: PendingUpdate) -> Iterator[None]:
         """Add the update to the pending updates if the block fails or is cancelled."""
         try:
             yield
         except BaseException:
-            self._updates[_key(update)] = update
+            self.keep(update)
             raise
 
     def all(self) -> Sequence[PendingUpdate]:

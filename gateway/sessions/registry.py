@@ -7,7 +7,8 @@ Guarantees:
 
 1. The session record is created before anything else that belongs to the session.
 2. A session does not time out while one of its requests is being processed or one of its operations runs at the
-   backend.
+   backend. Its idle time starts again after a lapse of the lease, and after an end that failed. A failure of the
+   storage keeps the requests of its client from every replica, and is no reason to end it.
 3. When this replica ends a session, the session ends for all replicas. The compare-and-swap of the session record
    decides which replica ends it, exactly once.
 4. A replica without a valid lease does not change session locations. It does not change session records either, except
@@ -122,7 +123,7 @@ class Sessions:
             locations=self.locations,
             audit=audit,
         )
-        self.ends = SessionEnds(self._served, self.records, self._pending)
+        self.ends = SessionEnds(self._served, self.lease, self.records, self._pending)
         self.idle = IdleSessions(self._served, self.records, self.ends, idle_timeout_seconds)
         self._settlement = Settlement(self._served, self.joins, self.ends, self._pending)
         self._lease_thread = LeaseThread(self.lease, lease_duration_seconds, self._settlement.start)

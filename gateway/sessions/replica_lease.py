@@ -64,6 +64,10 @@ class ReplicaLease:
         if not self.is_valid():
             raise fenced()
 
+    def has_joined(self, session: Session) -> bool:
+        """Return whether this replica may change the record and the location of a session."""
+        return self.is_valid() and session.lease_epoch == self.epoch
+
     def require_joined(self, session: Session) -> None:
         """Check that this replica may change the record and the location of a session.
 

@@ -1,9 +1,11 @@
 """The end of a session, and the leaving of one that another replica also serves.
 
 Before this replica ends a session, it stops serving it. A request that arrives before the end has finished waits, and
-then opens the session again. If the end fails, the replica retries it later.
+then opens the session again. If the end fails, the replica retries it later. An idle session whose end fails is served
+again instead.
 """
 
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -12,8 +14,9 @@ import structlog
 from gateway.sessions.backend_calls import release_session
 from gateway.sessions.pending_updates import PendingUpdate, PendingUpdates
 from gateway.sessions.record_updates import IDLE, RecordUpdates
+from gateway.sessions.replica_lease import ReplicaLease
 from gateway.sessions.served_sessions import ServedSessions
-from gateway.sessions.session import Session
+from gateway.sessions.session import NOT_JOINED, Session
 from workspace.record_store import StoredRecord
 
 log = structlog.get_logger(__name__)
@@ -24,12 +27,16 @@ class SessionEnds:
 
     Args:
         served: The sessions that this replica serves.
+        lease: The lease of this replica.
         records: Updates session records.
         pending: The updates of session records that failed.
     """
 
-    def __init__(self, served: ServedSessions, records: RecordUpdates, pending: PendingUpdates) -> None:
+    def __init__(
+        self, served: ServedSessions, lease: ReplicaLease, records: RecordUpdates, pending: PendingUpdates
+    ) -> None:
         self._served = served
+        self._lease = lease
         self._records = records
         self._pending = pending
 
@@ -87,13 +94,22 @@ class SessionEnds:
             known: The record of the session as it was read earlier. None if it was not read.
 
         Raises:
-            GatewayError: If the lease has lapsed, or the storage does not respond. The replica retries the update
-                later.
+            GatewayError: If the lease lapses, or the storage does not respond. The idle time then starts again,
+                because the same failure may have kept requests of the client from every replica.
         """
         async with self._served.lock(session.record_name):
-            if session.is_idle(timeout_seconds) and self._served.find(session.key) is session:
-                with self._stop_serving(session):
-                    await self._end_or_leave(session, IDLE, known)
+            if not session.is_idle(timeout_seconds) or self._served.find(session.key) is not session:
+                return
+            if not self._lease.has_joined(session):
+                return
+            self._served.remove(session)
+            try:
+                await self._end_or_leave(session, IDLE, known)
+            except BaseException:
+                session.lease_epoch = NOT_JOINED  # the record may have changed
+                session.last_active_seconds = time.monotonic()
+                self._served.add(session)
+                raise
 
     async def apply(self, update: PendingUpdate) -> None:
         """Apply a pending update, unless this replica serves the session again. The caller holds the lock."""

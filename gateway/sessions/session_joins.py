@@ -4,6 +4,7 @@ This replica reads its lease epoch before it changes the record. If the lease la
 therefore stays fenced until the replica joins it again.
 """
 
+import time
 from collections.abc import Sequence, Set
 from contextlib import nullcontext
 
@@ -193,8 +194,10 @@ class SessionJoins:
                 return
             if await self._records.rejoin(session):
                 session.lease_epoch = lease_epoch
+                session.last_active_seconds = time.monotonic()  # requests of its client may have failed elsewhere
             else:
                 self._served.remove(session)
+                self._pending.keep(PendingUpdate(session.record_name, session))  # its end may not be complete
                 log.warning("session_lost", reason="the lease lapsed and the session was reaped")
 
     def _record_opening(self, session: Session, *, adopted: bool) -> None:

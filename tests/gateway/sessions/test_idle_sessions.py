@@ -8,7 +8,15 @@ import threading
 
 import pytest
 
-from tests.gateway.sessions.faulty_replica import DEADLINE_SECONDS, OWN, Replica, let_tasks_run, new_key
+from tests.gateway.sessions.faulty_replica import (
+    DEADLINE_SECONDS,
+    OWN,
+    Replica,
+    let_tasks_run,
+    may_act,
+    new_key,
+    renew_until,
+)
 
 
 async def test_guarantee_6_opening_waits_until_the_session_is_left(replica: Replica) -> None:
@@ -56,3 +64,43 @@ async def test_end_of_idle_sessions_does_not_wait_for_a_slow_backend(
     async with asyncio.timeout(DEADLINE_SECONDS):
         while replica.records.list():  # noqa: ASYNC110 - the check ends the session in the background
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("replica", [3600.0], indirect=True)
+async def test_guarantee_2_idle_session_whose_end_failed_is_idle_again_before_it_ends(replica: Replica) -> None:
+    session = await replica.sessions.open(new_key())
+    session.last_active_seconds -= 3600.0
+    replica.records.is_unavailable = True
+    await replica.sessions.idle.end()
+    replica.records.is_unavailable = False
+    await renew_until(replica, lambda: may_act(replica, session), "the session is joined again")
+    await replica.sessions.idle.end()
+    assert replica.sessions.find(session.key) is session, "no replica could serve a request of its client"
+    session.last_active_seconds -= 3600.0
+    await replica.sessions.idle.end()
+    assert not replica.sessions.all()
+    assert not replica.records.list()
+
+
+@pytest.mark.parametrize("replica", [3600.0], indirect=True)
+async def test_guarantee_2_idle_session_whose_end_has_no_answer_is_left(replica: Replica) -> None:
+    session = await replica.sessions.open(new_key())
+    session.last_active_seconds -= 3600.0
+    replica.records.loses_answers = True
+    await replica.sessions.idle.end()
+    replica.records.loses_answers = False
+    await renew_until(replica, lambda: not replica.sessions.all(), "the replica notices that the session has ended")
+    assert replica.holders() in ([], [set()])
+
+
+@pytest.mark.parametrize("replica", [3600.0], indirect=True)
+async def test_guarantee_2_idle_time_starts_again_after_a_lapse(replica: Replica) -> None:
+    session = await replica.sessions.open(new_key())
+    session.last_active_seconds -= 3600.0
+    replica.lapse()
+    await replica.sessions.idle.end()
+    assert replica.sessions.find(session.key) is session, "without a lease, it does not end"
+    await renew_until(replica, lambda: may_act(replica, session), "the session is joined again")
+    await replica.sessions.idle.end()
+    assert replica.sessions.find(session.key) is session
+    assert replica.holders() == [{OWN}]

@@ -12,15 +12,6 @@ from workspace.record_changes import add_holder, update_record
 from workspace.session_end import end_session
 
 
-@pytest.mark.parametrize("loses_answers", [False, True])
-async def test_guarantee_6_failed_leave_is_retried(replica: Replica, loses_answers: bool) -> None:
-    await replica.sessions.open(new_key())
-    replica.records.is_unavailable, replica.records.loses_answers = not loses_answers, loses_answers
-    await replica.sessions.idle.end()
-    replica.records.is_unavailable = replica.records.loses_answers = False
-    await renew_until(replica, lambda: replica.holders() in ([], [set()]), "the record no longer names this replica")
-
-
 async def test_guarantee_6_failed_end_is_retried(replica: Replica) -> None:
     session = await replica.sessions.open(new_key())
     await replica.sessions.locations.create(session)

@@ -106,7 +106,7 @@ class SparkConnectService(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc 
                 plannings=plannings,
                 log_query_text=log_query_text,
             ),
-            views=SessionViews(services.records, services.tables, workspaces, planner),
+            views=SessionViews(services, workspaces, planner),
             resolution=resolution,
             plans=plans,
             paths=paths,

@@ -25,9 +25,8 @@ from gateway.scans.planner import ScanPlanner, SessionScans
 from gateway.sessions.session import Session
 from gateway.sql.name_syntax import qualify_with_session
 from gateway.sql.sql_texts import SqlTexts
-from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
-from gateway.tables.temporary_tables import TemporaryTables
+from gateway.tables.table_services import TableServices
 from workspace.records import SessionRecord, TableState, TemporaryTable
 
 
@@ -35,17 +34,13 @@ class SessionViews:
     """Creates the views of statements.
 
     Args:
-        records: The session records.
-        tables: The temporary tables.
+        services: Reads session records, and completes the statements of lost replicas.
         workspaces: The configured workspaces.
         planner: Plans the scans of statements.
     """
 
-    def __init__(
-        self, records: TableRecords, tables: TemporaryTables, workspaces: CurrentWorkspaces, planner: ScanPlanner
-    ) -> None:
-        self.records = records
-        self.tables = tables
+    def __init__(self, services: TableServices, workspaces: CurrentWorkspaces, planner: ScanPlanner) -> None:
+        self.services = services
         self.workspaces = workspaces
         self.planner = planner
 
@@ -123,8 +118,8 @@ class SessionView:
         """
         if self._record is None:
             settings = await self.settings()
-            record = await self._views.records.read(self.session)
-            if not settings.is_case_sensitive:
+            record = await self._views.services.records.read(self.session)
+            if settings.is_case_sensitive:
                 record = replace(record, tables=tuple([await self._as_spark_names(each) for each in record.tables]))
             self._record = record
         return self._record
@@ -137,7 +132,7 @@ class SessionView:
         """
         record = await self.record()
         if not self._is_settled:
-            if await self._views.tables.complete_published(self._execution_of_lodge(), record):
+            if await self._views.services.tables.complete_published(self._execution_of_lodge(), record):
                 self._record = None
             self._is_settled = True
         return await self.record()

@@ -52,7 +52,8 @@ async def door():
         admission=Admission(AdmissionLimits(failed_logins_per_minute=10_000)),
         sessions=None,
         operations=None,
-        statements=None,
+        services=None,
+        planner=None,
         workspaces=None,
         paths=None,
         audited=StatementAudit(Audit(), detached_timeout_seconds=1, log_query_text=False),
@@ -60,6 +61,7 @@ async def door():
         plannings=None,
         drain=Drain(),
         work=CurrentWork(),
+        log_query_text=False,
     )
     server = aio.server()
     server.add_generic_rpc_handlers((service,))

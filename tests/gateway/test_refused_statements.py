@@ -67,7 +67,8 @@ async def serve(audit: Audit, limits: AdmissionLimits, error: GatewayError | Non
         admission=Admission(limits),
         sessions=Sessions(error),  # type: ignore[arg-type] # replaces a class
         operations=unused,
-        statements=unused,
+        services=unused,
+        planner=unused,
         workspaces=unused,
         paths=unused,
         audited=StatementAudit(audit, detached_timeout_seconds=1, log_query_text=False),
@@ -75,6 +76,7 @@ async def serve(audit: Audit, limits: AdmissionLimits, error: GatewayError | Non
         plannings=unused,
         drain=Drain(),
         work=CurrentWork(),
+        log_query_text=False,
     )
     server = aio.server()
     server.add_generic_rpc_handlers((service,))

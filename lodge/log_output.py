@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
+from workspace.background_thread import BackgroundThread
+
 _MAX_WAITING_BYTES = 8 * 1024 * 1024
 _MAX_WRITE_BYTES = 64 * 1024
 _WAIT_SECONDS = 0.1
@@ -63,7 +65,7 @@ class LogOutput(Collector):
         self._wait_seconds = 0.0
         self._is_closing = False
         self.lost_lines = 0
-        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread = BackgroundThread("log", self._run)
         self._thread.start()
 
     def write(self, text: str) -> None:

@@ -14,12 +14,14 @@ Guarantees:
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
 from reaper.holds import ROOT, STORAGE
 from reaper.reaper import HOME_ERRORS, Reaper
 from reaper.work_queue import WorkQueue
+from workspace.background_thread import BackgroundThread
 
 PASS_SHARE = 0.2
 HAND_OVER_SECONDS = 5.0
@@ -100,7 +102,7 @@ class Operator:
         """
         for queue, count in ((self.reaper.ends, _ENDS_PER_REMOVAL), (self.reaper.purges, 1)):
             for number in range(self._pace.removals * count):
-                threading.Thread(target=self._work, args=[queue], name=f"reaper-{number}", daemon=True).start()
+                BackgroundThread(f"reaper-{number}", partial(self._work, queue)).start()
         try:
             while not self._stop.is_set():
                 self._pass()

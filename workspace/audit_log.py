@@ -31,6 +31,8 @@ from datetime import UTC, datetime
 import structlog
 from structlog.typing import EventDict, Processor
 
+from workspace.background_thread import BackgroundThread
+
 STANDARD_OUTPUT = "-"
 QUERY_TEXT = "query_text"
 
@@ -70,7 +72,7 @@ class AuditLog:
         self._reports = _Reports()
         self._is_closing = threading.Event()
         self._actions: queue.Queue[Action] = queue.Queue(_MAX_WAITING_EVENTS)
-        self._thread: threading.Thread | None = None
+        self._thread: BackgroundThread | None = None
         if destination is None:
             return
         self._output = _StandardOutput() if destination == STANDARD_OUTPUT else _File(destination)
@@ -83,7 +85,7 @@ class AuditLog:
             context_class=dict,
             cache_logger_on_first_use=True,
         )
-        self._thread = threading.Thread(target=self._run, name="audit-log", daemon=True)
+        self._thread = BackgroundThread("audit-log", self._run)
         self._thread.start()
 
     @property

@@ -14,7 +14,6 @@ Source: [http-1.1] for the form of a request and of an answer. Each connection s
 
 import asyncio
 import http
-import threading
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,8 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+
+from workspace.background_thread import BackgroundThread
 
 _REQUEST_SECONDS = 10.0
 _MAX_CONNECTIONS = 256
@@ -74,7 +75,7 @@ def serve_http(address: str, endpoint: HttpEndpoint) -> Iterator[str]:
     """
     host, _, port = address.rpartition(":")
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="health", daemon=True)
+    thread = BackgroundThread("health", loop.run_forever)
     thread.start()
     server = _Server(endpoint)
     try:

@@ -16,11 +16,11 @@ from a view. Call :meth:`workspace.record_store.SessionRecords.list` or ``find``
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Self
 
 import structlog
 
 from workspace import record_store
+from workspace.background_thread import BackgroundThread
 from workspace.identifiers import RecordName
 from workspace.watch_loop import run_watch_loop
 
@@ -42,7 +42,7 @@ class RecordsView:
     reason: str
 
 
-class RecordCache:
+class RecordCache(BackgroundThread):
     """A context manager that watches session records while it is open.
 
     Args:
@@ -51,21 +51,12 @@ class RecordCache:
     """
 
     def __init__(self, records: record_store.SessionRecords, on_change: Callable[[], None]) -> None:
+        super().__init__("record-cache", self._run)
         self._records = records
         self._on_change = on_change
         self._known: dict[RecordName, record_store.StoredRecord] = {}
         self._reason = "the records have not been listed yet"
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="record-cache", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
 
     def view(self) -> RecordsView:
         """Return the currently known records."""
@@ -74,7 +65,7 @@ class RecordCache:
 
     def _run(self) -> None:
         try:
-            run_watch_loop(self._records.watch, self._handle, self._handle_error, self._stop)
+            run_watch_loop(self._records.watch, self._handle, self._handle_error, self.stopping)
         finally:
             with self._lock:
                 self._reason = "the watch has ended"

@@ -37,6 +37,7 @@ from gateway.blocking_work.futures import retrieve_error
 from gateway.blocking_work.principal_queues import PrincipalQueues
 from gateway.blocking_work.principal_shares import calling_principal, share_of_principal
 from gateway.errors import GatewayError
+from workspace.background_thread import BackgroundThread
 
 _MAX_WAITING = 10_000
 _CLOSE_SECONDS = 10.0
@@ -271,9 +272,8 @@ class DaemonExecutor(Executor):
 
     def _add_thread(self) -> None:
         """Start a thread, unless the system cannot start it and another thread will be free."""
-        thread = threading.Thread(target=self._work, name=f"{self._name}-{self._threads + 1}", daemon=True)
         try:
-            thread.start()
+            BackgroundThread(f"{self._name}-{self._threads + 1}", self._work).start()
         except (RuntimeError, MemoryError):
             if self._threads <= self._count_hung():
                 raise

@@ -28,6 +28,7 @@ import structlog
 
 from gateway.sessions.loop_monitor import LoopMonitor
 from gateway.sessions.replica_lease import ReplicaLease
+from workspace.background_thread import BackgroundThread
 from workspace.leases import UNRESPONSIVE_LEASES
 from workspace.record_store import RecordsUnavailableError
 
@@ -38,7 +39,7 @@ _STACK_FRAMES = 20
 log = structlog.get_logger(__name__)
 
 
-class LeaseThread:
+class LeaseThread(BackgroundThread):
     """A thread that renews the lease and probes the event loop.
 
     Args:
@@ -51,33 +52,24 @@ class LeaseThread:
     """
 
     def __init__(self, lease: ReplicaLease, duration_seconds: float, on_renewed: Callable[[], object]) -> None:
+        super().__init__("lease", self._run)
         self._lease = lease
         self._on_renewed = on_renewed
         self._renewal_seconds = duration_seconds / _RENEWALS_PER_LEASE
         self._tick_seconds = self._renewal_seconds / _TICKS_PER_RENEWAL
         self._limit_seconds = UNRESPONSIVE_LEASES * duration_seconds
         self.loop_monitor = LoopMonitor(self._tick_seconds)
-        self._stopping = threading.Event()
         self._reported_seconds = 0.0
 
     def start(self) -> None:
         """Start the thread. Must be called on the event loop, after the first renewal of the lease."""
         self._loop = asyncio.get_running_loop()
         self._loop_thread_id = threading.get_ident()
-        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
-        self._thread.start()
-
-    def request_stop(self) -> None:
-        """Ask the thread to stop. It ends after the current renewal."""
-        self._stopping.set()
-
-    def join(self, timeout_seconds: float) -> None:
-        """Wait until the thread has ended, or the timeout has passed."""
-        self._thread.join(timeout_seconds)
+        super().start()
 
     def _run(self) -> None:
         self._due_seconds = time.monotonic() + self._renewal_seconds
-        while not self._stopping.wait(self._tick_seconds):
+        while not self.stopping.wait(self._tick_seconds):
             try:
                 self._step(time.monotonic())
             except RecordsUnavailableError as error:
@@ -107,7 +99,7 @@ class LeaseThread:
         try:
             self._loop.call_soon_threadsafe(callback)
         except RuntimeError:  # the event loop has been closed without a stop
-            self._stopping.set()
+            self.stopping.set()
 
     def _report_stall(self, stalled_seconds: float) -> None:
         if stalled_seconds < self._renewal_seconds:

@@ -22,7 +22,6 @@ Guarantees:
 """
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Set
 from functools import partial
 
@@ -33,6 +32,7 @@ from gateway.sessions.record_updates import is_over
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from workspace import record_store
+from workspace.background_thread import BackgroundThread
 from workspace.identifiers import RecordName
 from workspace.watch_loop import run_watch_loop
 
@@ -69,8 +69,26 @@ class RecordWatch:
 
     async def run(self) -> None:
         """Watch the session records until the task is cancelled."""
-        stop = threading.Event()
-        loop = asyncio.get_running_loop()
+        self._thread = BackgroundThread("record-watch", partial(self._watch, asyncio.get_running_loop()))
+        try:
+            await self._start_thread()
+            async with asyncio.TaskGroup() as group:
+                for _ in range(_WORKERS):
+                    group.create_task(self._work())
+        finally:
+            self._thread.stopping.set()
+
+    async def _start_thread(self) -> None:
+        """Start the thread of the watch. Try again until the system can start it."""
+        while True:
+            try:
+                return self._thread.start()
+            except (RuntimeError, MemoryError):
+                log.exception("record_watch_failed")
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        stop = self._thread.stopping
 
         def take(event: record_store.RecordsEvent) -> None:
             action = self._action(event)
@@ -81,14 +99,7 @@ class RecordWatch:
             log.exception("record_watch_failed")
             take(record_store.RecordsUnreachable(f"The watch of session records failed: {error}"))
 
-        watch = partial(self._records.watch, replica=self._sessions.replica)
-        try:
-            await _start_thread(partial(run_watch_loop, watch, take, fail, stop))
-            async with asyncio.TaskGroup() as group:
-                for _ in range(_WORKERS):
-                    group.create_task(self._work())
-        finally:
-            stop.set()
+        run_watch_loop(partial(self._records.watch, replica=self._sessions.replica), take, fail, stop)
 
     def _action(self, event: record_store.RecordsEvent) -> Callable[[], object] | None:
         """Return what the event loop has to do because of an event. Runs in the thread of the watch."""
@@ -207,18 +218,6 @@ class RecordWatch:
         if self._sessions.find(session.key) is session:  # not the next session with its id
             await self._end_operations(session)
             await self._sessions.ends.release_and_end(session, reason="requested by its session record")
-
-
-async def _start_thread(target: Callable[[], None]) -> None:
-    """Start the thread of the watch. Try again until the system can start it."""
-    while True:
-        try:
-            threading.Thread(target=target, name="record-watch", daemon=True).start()
-        except (RuntimeError, MemoryError):
-            log.exception("record_watch_failed")
-            await asyncio.sleep(_RETRY_SECONDS)
-        else:
-            return
 
 
 def _is_left(stored: record_store.StoredRecord) -> bool:

@@ -251,7 +251,7 @@ class Sessions:
             await for_each(self.all(), end_session, workers=_CONCURRENT_UPDATES)
         if self._is_renewing:
             self._is_renewing = False
-            self._lease_thread.request_stop()
+            self._lease_thread.stopping.set()
             await self._storage.run_lease(self._lease_thread.join, _STOP_SECONDS)
         is_named = bool(len(self._served) or self._opening or self._pending.all())
         for session in self.all():

@@ -20,12 +20,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import structlog
 from kubernetes.client import EventsV1Api
 
 from reaper import reports
+from workspace.background_thread import BackgroundThread
 from workspace.kubernetes.api_server import ApiServer, ApiStatusError, RetryPolicy
 from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, KIND, object_name
 from workspace.kubernetes.connection import Connection
@@ -91,7 +92,7 @@ def events_for(report: reports.Report) -> Iterator[EventContent]:
             yield EventContent(None, f"Resumed{_camel_case(kind)}", "Resume", "The reaper is no longer on hold")
 
 
-class EventRecorder:
+class EventRecorder(BackgroundThread):
     """A context manager that stores Events in its own thread.
 
     Args:
@@ -101,6 +102,7 @@ class EventRecorder:
     """
 
     def __init__(self, connection: Connection, instance: str, fallback: Callable[[], Reference | None]) -> None:
+        super().__init__("events", self._run)
         self._connection = connection
         self._reporter = instance
         self._fallback = fallback
@@ -110,11 +112,6 @@ class EventRecorder:
         self._lock = threading.Lock()
         self._attempts: dict[tuple[str, str], int] = {}
         self._is_dropping = False
-        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Wait at most ``_STOP_SECONDS`` until the remaining Events are stored."""
@@ -122,7 +119,7 @@ class EventRecorder:
             self._waiting.put(None, timeout=_STOP_SECONDS)
         except queue.Full:
             return
-        self._thread.join(_STOP_SECONDS)
+        self.join(_STOP_SECONDS)
 
     def take(self, report: reports.Report) -> None:
         """Record the Events for a report."""

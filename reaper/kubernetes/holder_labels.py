@@ -7,12 +7,11 @@ The cost is one request in each period, regardless of the number of sessions. Th
 without the label.
 """
 
-import threading
 from collections.abc import Callable
-from typing import Self
 
 import structlog
 
+from workspace.background_thread import BackgroundThread
 from workspace.kubernetes.api_server import RetryPolicy
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.session_records import KubernetesSessionRecords
@@ -24,7 +23,7 @@ _RETRY_POLICY = RetryPolicy(timeout_seconds=(2.0, 10.0), repeat_seconds=0.0)
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-class HolderLabels:
+class HolderLabels(BackgroundThread):
     """A context manager that adds missing labels in its own thread.
 
     Args:
@@ -36,22 +35,13 @@ class HolderLabels:
     def __init__(
         self, connection: Connection, may_write: Callable[[], bool], period_seconds: float = _PERIOD_SECONDS
     ) -> None:
+        super().__init__("holder-labels", self._run)
         self._records = KubernetesSessionRecords(connection, _RETRY_POLICY)
         self._may_write = may_write
         self._period_seconds = period_seconds
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="holder-labels", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
 
     def _run(self) -> None:
-        while not self._stop.is_set():
+        while not self.stopping.is_set():
             try:
                 if self._may_write():
                     self._add()
@@ -59,9 +49,9 @@ class HolderLabels:
                 _log.debug("holder_labels_not_added", reason=str(error))
             except Exception:  # noqa: BLE001 - a top loop, which must look for labels again
                 _log.exception("holder_labels_failed")
-            self._stop.wait(self._period_seconds)
+            self.stopping.wait(self._period_seconds)
 
     def _add(self) -> None:
-        labelled = self._records.add_holder_labels(lambda: self._stop.is_set() or not self._may_write())
+        labelled = self._records.add_holder_labels(lambda: self.stopping.is_set() or not self._may_write())
         if labelled:
             _log.info("holder_labels_added", records=labelled)

@@ -28,6 +28,7 @@ import structlog
 from kubernetes.client import CoordinationV1Api
 
 from reaper.kubernetes.candidacy import Candidacy, LeaseState
+from workspace.background_thread import BackgroundThread
 from workspace.kubernetes.api_server import CHECK_API_SERVER, ApiServer, ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.labels import labels_of
@@ -65,7 +66,6 @@ class LeaderElection:
         self._lease: JsonObject | None = None
         self._logged_leading = False
         self._logged_reason: str | None = None
-        self._stop = threading.Event()
         self._wake = threading.Event()
 
     @property
@@ -83,14 +83,14 @@ class LeaderElection:
             is_fit: A function that returns whether this reaper is able to work.
             on_change: A function that is called when this reaper begins or stops leading. It must return quickly.
         """
-        thread = threading.Thread(target=self._run, args=[is_fit, on_change], name="leader-election", daemon=True)
-        thread.start()
+        self._thread = BackgroundThread("leader-election", partial(self._run, is_fit, on_change))
+        self._thread.start()
         try:
             yield
         finally:
-            self._stop.set()
+            self._thread.stopping.set()
             self._wake.set()
-            thread.join()
+            self._thread.join()
             self._candidacy.resign()
             self._log_leadership(on_change)
 
@@ -146,7 +146,7 @@ class LeaderElection:
     def _run(self, is_fit: Callable[[], bool], on_change: Callable[[], None]) -> None:
         while True:
             self._wake.clear()
-            if self._stop.is_set():  # checked after clear(), because a stop sets both
+            if self._thread.stopping.is_set():  # checked after clear(), because a stop sets both
                 return
             wait_seconds, begun_seconds = self._candidacy.retry_seconds, time.monotonic()
             try:

@@ -10,13 +10,14 @@ Guarantees:
 Not guaranteed: Changes may arrive with a delay.
 """
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import structlog
 
+from workspace.background_thread import BackgroundThread
 from workspace.kubernetes.api_server import ApiServer, JsonObject, RetryPolicy
 from workspace.kubernetes.connection import Connection
 from workspace.kubernetes.object_watch import (
@@ -51,7 +52,6 @@ class ObjectCache(Generic[_Kept]):
         self._server = ApiServer(connection, resource, resource, RetryPolicy(repeat_seconds=0.0))
         self._listing = listing
         self._take = take
-        self._stop = threading.Event()
         self._kept: Mapping[str, _Kept] | None = None
         self._is_unreachable = False
 
@@ -64,12 +64,12 @@ class ObjectCache(Generic[_Kept]):
         Args:
             on_change: A function that is called by the watching thread after a change. It must return quickly.
         """
-        thread = threading.Thread(target=self._watch, args=[on_change], name=f"watch-{self._resource}", daemon=True)
-        thread.start()
+        self._thread = BackgroundThread(f"watch-{self._resource}", partial(self._watch, on_change))
+        self._thread.start()
         try:
             yield
         finally:
-            self._stop.set()
+            self._thread.stopping.set()
 
     def values(self) -> Mapping[str, _Kept] | None:
         """Return the stored values, or None while they are unknown."""
@@ -86,7 +86,7 @@ class ObjectCache(Generic[_Kept]):
             _log.exception("object_cache_failed", resource=self._resource)
             take(ObjectsUnreachable(f"Watching {self._resource} failed: {error}"))
 
-        run_watch_loop(lambda stop: watch_objects(self._server, self._listing, stop), take, failed, self._stop)
+        run_watch_loop(partial(watch_objects, self._server, self._listing), take, failed, self._thread.stopping)
 
     def _after(self, event: ObjectsEvent, before: Mapping[str, _Kept] | None) -> Mapping[str, _Kept] | None:
         match event:

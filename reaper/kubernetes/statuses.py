@@ -17,13 +17,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Any, Self
+from typing import Any
 
 import structlog
 
 from reaper.kubernetes.backends import Availability
 from reaper.kubernetes.conditions import Condition, FailedRemoval, conditions_of
 from reaper.reports import ActionFailed, PassResult, Report
+from workspace.background_thread import BackgroundThread
 from workspace.identifiers import SessionUuid
 from workspace.kubernetes.api_server import ApiStatusError, JsonObject, RetryPolicy
 from workspace.kubernetes.connect_session_api import ConnectSessionApi
@@ -53,7 +54,7 @@ class _WrittenCondition:
 _Status = Mapping[str, _WrittenCondition]
 
 
-class Statuses:
+class Statuses(BackgroundThread):
     """A context manager that writes statuses in its own thread.
 
     Args:
@@ -65,6 +66,7 @@ class Statuses:
     def __init__(
         self, connection: Connection, availability: Callable[[str], Availability | None], may_write: Callable[[], bool]
     ) -> None:
+        super().__init__("statuses", self._run)
         self._availability = availability
         self._may_write = may_write
         self._api = ConnectSessionApi(connection, _RETRY_POLICY)
@@ -72,19 +74,13 @@ class Statuses:
         self._written: dict[SessionUuid, _Status] | None = None
         self._waiting: dict[SessionUuid, StoredRecord] = {}
         self._failed: dict[SessionUuid, FailedRemoval] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="statuses", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Wait for the current write. The next reaper performs the others."""
         with self._changed:
-            self._stop.set()
+            self.stopping.set()
             self._changed.notify_all()
-        self._thread.join()
+        self.join()
 
     def take(self, report: Report) -> None:
         """Update the conditions after a pass, and store failures for the next update."""
@@ -148,32 +144,32 @@ class Statuses:
         self._failed = {key: failed for key, failed in self._failed.items() if failed.seconds > limit_seconds}
 
     def _run(self) -> None:
-        while not self._stop.is_set():
+        while not self.stopping.is_set():
             try:
                 self._work()
             except (RecordsUnavailableError, ApiStatusError) as error:
                 _log.debug("status_not_written", reason=str(error))
-                self._stop.wait(_PAUSE_AFTER_FAILURE_SECONDS)
+                self.stopping.wait(_PAUSE_AFTER_FAILURE_SECONDS)
             except Exception:  # noqa: BLE001 - a top loop, in which the next status must be written
                 _log.exception("status_failed")
-                self._stop.wait(_PAUSE_AFTER_FAILURE_SECONDS)
+                self.stopping.wait(_PAUSE_AFTER_FAILURE_SECONDS)
 
     def _work(self) -> None:
         if not self._may_write():
             with self._changed:
-                self._changed.wait_for(lambda: self._stop.is_set() or self._may_write())
+                self._changed.wait_for(lambda: self.stopping.is_set() or self._may_write())
         elif self._written is None:
             found = self._read_all()
             with self._changed:
                 self._written = found
         else:
             self._write_next()
-            self._stop.wait(_PAUSE_SECONDS)
+            self.stopping.wait(_PAUSE_SECONDS)
 
     def _write_next(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._stop.is_set() or self._waiting or self._written is None)
-            if self._stop.is_set() or not self._waiting or self._written is None:
+            self._changed.wait_for(lambda: self.stopping.is_set() or self._waiting or self._written is None)
+            if self.stopping.is_set() or not self._waiting or self._written is None:
                 return
             session_uuid = next(iter(self._waiting))
             stored = self._waiting.pop(session_uuid)

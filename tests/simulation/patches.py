@@ -27,16 +27,15 @@ from tests.simulation.schedule import Schedule
 from workspace.records import PendingChange, TemporaryTable
 
 _THREADED_MODULES = (
-    "gateway.sessions.lease_thread",
-    "gateway.sessions.record_watch",
     "reaper.cached_records",
     "reaper.snapshot_reader",
     "reaper.operator",
     "reaper.reaper",
     "reaper.work_queue",
+    "workspace.background_thread",
     "workspace.record_cache",
 )
-"""The modules that use :mod:`threading`."""
+"""The modules that use :mod:`threading`. All threads start in :mod:`workspace.background_thread`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ Only one worker runs at a time, and it is interrupted only where it blocks. A lo
 call is therefore never contended.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import SimpleNamespace
 
 from tests.simulation.schedule import Action, Schedule
@@ -86,11 +86,8 @@ class ModelCondition(ModelLock):
 class ModelThread:
     """Replaces :class:`threading.Thread`."""
 
-    def __init__(
-        self, target: Callable[..., object], args: Iterable[object] = (), name: str = "", daemon: bool = False
-    ) -> None:
+    def __init__(self, target: Callable[[], object], name: str, daemon: bool) -> None:
         self._target = target
-        self._args = tuple(args)
         self._ended = ModelEvent()
 
     def start(self) -> None:
@@ -100,13 +97,11 @@ class ModelThread:
         self._ended.wait(timeout)
 
     def _run(self) -> None:
-        self._target(*self._args)
+        self._target()
         self._ended.set()
 
 
-THREADING = SimpleNamespace(
-    Condition=ModelCondition, Event=ModelEvent, Lock=ModelLock, Thread=ModelThread, get_ident=lambda: 0
-)
+THREADING = SimpleNamespace(Condition=ModelCondition, Event=ModelEvent, Lock=ModelLock, Thread=ModelThread)
 """Replaces :mod:`threading` in the patched modules."""
 
 

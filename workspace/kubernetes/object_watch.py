@@ -32,6 +32,7 @@ from kubernetes.client import ApiException
 from kubernetes.config import ConfigException
 from kubernetes.watch import Watch
 
+from workspace.background_thread import BackgroundThread
 from workspace.kubernetes.api_server import ApiServer, JsonObject, is_object
 from workspace.kubernetes.connection import REQUEST_TIMEOUT_SECONDS
 from workspace.record_store import RecordsUnavailableError
@@ -162,19 +163,18 @@ def _stop_with(stop: threading.Event, watch: Watch) -> Iterator[None]:
 
     Without this, a watch that is waiting for data would not be stopped.
     """
-    has_ended = threading.Event()
 
     def cut() -> None:
-        while not has_ended.wait(_STOP_CHECK_SECONDS):
+        while not thread.stopping.wait(_STOP_CHECK_SECONDS):
             if stop.is_set():
                 watch.stop()  # type: ignore[no-untyped-call]  # the library's
 
-    thread = threading.Thread(target=cut, name="watch-stop", daemon=True)
+    thread = BackgroundThread("watch-stop", cut)
     thread.start()
     try:
         yield
     finally:
-        has_ended.set()
+        thread.stopping.set()
 
 
 def _pause_seconds(failures: int) -> float:

@@ -1,9 +1,10 @@
 """A clock for leases that only the test sets forward."""
 
 import threading
-from types import SimpleNamespace
 
 import pytest
+
+from gateway.sessions.lease_thread import LeaseThread
 
 _MODULES = ("lease_thread", "peers", "replica_lease")
 _SECONDS = 60.0
@@ -25,8 +26,13 @@ class LeaseClock:
         self._due_seconds: float | None = None
         for module in _MODULES:
             monkeypatch.setattr(f"gateway.sessions.{module}.time", self)
-        replaced = SimpleNamespace(Event=self._event, Thread=threading.Thread, get_ident=threading.get_ident)
-        monkeypatch.setattr("gateway.sessions.lease_thread.threading", replaced)
+        start = LeaseThread.start
+
+        def start_with_clock(thread: LeaseThread) -> None:
+            thread.stopping = _ClockEvent(self)
+            start(thread)
+
+        monkeypatch.setattr(LeaseThread, "start", start_with_clock)
 
     def monotonic(self) -> float:
         return self.seconds
@@ -51,9 +57,6 @@ class LeaseClock:
             self.seconds, self._due_seconds = self._due_seconds, None
             self._changed.notify_all()
             return True
-
-    def _event(self) -> threading.Event:
-        return _ClockEvent(self)
 
     def sleep(self, event: threading.Event, seconds: float) -> None:
         """Sleep until the clock has been set forward, or the event is set."""

@@ -73,7 +73,7 @@ class _Replica:
         self.thread.start()
 
     async def stop(self) -> None:
-        self.thread.request_stop()
+        self.thread.stopping.set()
         await asyncio.to_thread(self.thread.join, SECONDS)
 
     async def work(self, seconds: float) -> None:

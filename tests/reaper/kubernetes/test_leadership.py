@@ -64,14 +64,15 @@ def test_slow_request_does_not_delay_the_next_renewal() -> None:
     def wait(seconds: float) -> None:
         waits.append(seconds)
         if len(waits) == 2:
-            election._stop.set()
+            election._thread.stopping.set()
 
     with (
         mock.patch.object(election, "_step", step),
         mock.patch.object(election._wake, "wait", wait),
         mock.patch.object(leader_election, "time", mock.Mock(monotonic=lambda: now)),
+        election.running(is_fit=lambda: True, on_change=lambda: None),
     ):
-        election._run(lambda: True, lambda: None)
+        election._thread.join(60.0)
     assert waits == [6.0, 0.0], "a renewal every ten seconds"
 
 

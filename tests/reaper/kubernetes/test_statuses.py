@@ -93,12 +93,12 @@ def test_stop_just_before_a_wait_ends_the_thread(leads: bool, question: int) -> 
     def leads_during_the_stop() -> bool:
         if next(questions) == question:  # the last question before the wait
             leaving.start()
-            assert statuses._stop.wait(DEADLINE_SECONDS)
+            assert statuses.stopping.wait(DEADLINE_SECONDS)
         return leads
 
     statuses = Statuses(mock.Mock(), lambda address: None, leads_during_the_stop)
     with mock.patch.object(statuses, "_read_all", return_value={}):
-        statuses.__enter__()._thread.join(DEADLINE_SECONDS)
+        statuses.__enter__().join(DEADLINE_SECONDS)
     leaving.join(DEADLINE_SECONDS)
     assert not leaving.is_alive()
 

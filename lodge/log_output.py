@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector
 
 from workspace.background_thread import BackgroundThread
 
+THREAD_NAME = "log"
 _MAX_WAITING_BYTES = 8 * 1024 * 1024
 _MAX_WRITE_BYTES = 64 * 1024
 _WAIT_SECONDS = 0.1
@@ -65,7 +66,7 @@ class LogOutput(Collector):
         self._wait_seconds = 0.0
         self._is_closing = False
         self.lost_lines = 0
-        self._thread = BackgroundThread("log", self._run)
+        self._thread = BackgroundThread(THREAD_NAME, self._run)
         self._thread.start()
 
     def write(self, text: str) -> None:

@@ -5,7 +5,7 @@ The output is coloured text if stderr is a terminal.
 Guarantees:
 
 1. If stderr is not a terminal, each line is one JSON object with ``event``, ``level`` and ``timestamp`` (ISO 8601,
-   UTC). This applies to events from structlog and from the standard library.
+   UTC). This applies to events from structlog and from the standard library, and to errors that end a thread.
 2. If the name of a field shows that its value is a secret, the value is replaced by ``***``. This applies to nested
    fields at any depth and to pairs of gRPC metadata. In strings and tracebacks, credentials in a recognizable form are
    also replaced by ``***``.
@@ -23,6 +23,7 @@ import logging
 import re
 import string
 import sys
+import threading
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from itertools import islice
@@ -32,7 +33,7 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 from lodge.event_limits import EventLimits, Origin
-from lodge.log_output import LogOutput
+from lodge.log_output import THREAD_NAME, LogOutput
 
 _MAX_CHARACTERS = 8 * 1024
 _MAX_ITEMS = 100
@@ -73,6 +74,7 @@ def set_up_logs(level: str) -> LogOutput:
         cache_logger_on_first_use=True,
     )
     _configure_standard_library(output, number, limits, shared, rendering)
+    threading.excepthook = _log_thread_failure
     return output
 
 
@@ -97,6 +99,14 @@ def _describe_lost(count: int) -> str:
 def _log_omitted(origin: Origin, count: int) -> None:
     name, principal = origin
     structlog.get_logger().warning("log_events_omitted", omitted_event=name, caused_by=principal, count=count)
+
+
+def _log_thread_failure(failure: threading.ExceptHookArgs) -> None:
+    """Log the error that ended a thread, unless it is the thread of the log."""
+    if failure.thread is None or failure.thread.name == THREAD_NAME:
+        threading.__excepthook__(failure)
+    else:
+        structlog.get_logger().error("thread_failed", thread=failure.thread.name, exc_info=failure.exc_value)
 
 
 def _configure_standard_library(

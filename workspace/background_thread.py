@@ -1,4 +1,7 @@
-"""The threads that a process starts for itself. They do not prevent its end."""
+"""The threads that a process starts for itself. They do not prevent its end.
+
+An error that ends a thread is logged, see :mod:`lodge.logs`.
+"""
 
 import threading
 from collections.abc import Callable

@@ -26,6 +26,19 @@ except ValueError:
     logging.getLogger("grpc").exception("failed")
 """
 
+FAILING_THREADS = """
+from lodge.logs import set_up_logs
+from workspace.background_thread import BackgroundThread
+output = set_up_logs("info")
+def fail():
+    raise ValueError("password=hidden")
+for name in ("statuses", "log"):
+    thread = BackgroundThread(name, fail)
+    thread.start()
+    thread.join()
+    output.close()
+"""
+
 
 @pytest.fixture(scope="module")
 def lines() -> list[dict[str, Any]]:
@@ -44,6 +57,15 @@ def test_guarantee_1_each_line_is_json_with_event_level_and_utc_time(lines: list
     assert [line["level"] for line in lines] == ["info", "warning", "error", "error"]
     for line in lines:
         assert datetime.fromisoformat(line["timestamp"]).utcoffset() == timedelta(0)
+
+
+def test_error_that_ends_a_thread_is_logged() -> None:
+    done = subprocess.run([sys.executable, "-c", FAILING_THREADS], capture_output=True, text=True, check=True)
+    first, *others = done.stderr.splitlines()
+    line = json.loads(first)
+    assert (line["event"], line["level"], line["thread"]) == ("thread_failed", "error", "statuses")
+    assert line["exception"].endswith("ValueError: password=***")
+    assert others[0] == "Exception in thread log:", "the thread of the log cannot write its own error"
 
 
 def test_context_of_a_request_is_in_every_line(lines: list[dict[str, Any]]) -> None:

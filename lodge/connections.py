@@ -47,7 +47,6 @@ def connection_limits(settings: ServeSettings, open_file_limit: int) -> Connecti
         connections = possible
     return ConnectionLimits(
         connections=connections,
-        streams=settings.max_connection_streams,
         idle_timeout_seconds=settings.connection_idle_timeout.total_seconds(),
         age_seconds=age.total_seconds(),
     )

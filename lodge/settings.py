@@ -382,11 +382,6 @@ class ServeSettings(ReapSettings):
         description="The maximum number of connections of clients to each port. While it is reached, the gateway "
         "closes new connections. Default: 4000.",
     )
-    max_connection_streams: Count = Field(
-        1000,
-        description="The maximum number of concurrent requests on one connection. Clients delay further requests. "
-        "Default: 1000.",
-    )
     max_connection_age: setting_types.Duration = Field(
         timedelta(hours=12),
         description="A connection that is older than this accepts no new requests. Its running requests may continue "

@@ -170,7 +170,6 @@ EVERYTHING: Values = {
         "connection_idle_timeout": "7m",
         "failed_logins_per_minute": 7,
         "max_connection_age": "7m",
-        "max_connection_streams": 8,
         "max_connections": 9,
         "max_principal_request_bytes_in_flight": "100MiB",
         "max_principal_requests_in_flight": 10,

@@ -114,7 +114,6 @@ _SWITCHES = {"taken": (True, False), "refused": ("perhaps", 2, [])}
 SETTINGS: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "audit_log": {"taken": ("-", "none", "/var/log/lodge/audit.log"), "refused": ("", 7, ["-"])},
     "failed_logins_per_minute": _COUNTS,
-    "max_connection_streams": _COUNTS,
     "max_connections": _COUNTS,
     "max_principal_requests_in_flight": _COUNTS,
     "max_principal_sessions": _COUNTS,

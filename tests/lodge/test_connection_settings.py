@@ -95,12 +95,12 @@ def test_limits_have_defaults_and_can_be_set() -> None:
     assert (default.idle_timeout_seconds, default.age_seconds) == (1800, 12 * 3600)
     limits = connection_limits(
         read(
-            *("--max-connections=7", "--max-connection-streams=8", "--max-connection-age=9s"),
+            *("--max-connections=7", "--max-connection-age=9s"),
             "--connection-idle-timeout=10s",
         ),
         100_000,
     )
-    assert limits == ConnectionLimits(connections=7, streams=8, idle_timeout_seconds=10, age_seconds=9)
+    assert limits == ConnectionLimits(connections=7, idle_timeout_seconds=10, age_seconds=9)
 
 
 @pytest.mark.parametrize(("open_files", "connections"), [(1024, 512), (4096, 3584), (4512, 4000)])

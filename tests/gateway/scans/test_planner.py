@@ -28,6 +28,10 @@ class BackendWithEngine:
 
     server_side_session_id = "1"
 
+    @property
+    def operations(self):
+        return self
+
     async def analyze_schema(self, relation):
         return StructType()
 

@@ -14,6 +14,8 @@ from google.protobuf.message import DecodeError, Message
 from pyspark.sql.connect.proto import base_pb2
 
 from gateway.auditing.audit import Contents
+from gateway.errors import GatewayError
+from gateway.messages.deep_messages import decode_message
 from gateway.sql.named_objects import find_named_objects
 
 MAX_REQUEST_BYTES = 64 * 1024
@@ -42,11 +44,12 @@ def read_contents(request: bytes, *, with_text: bool) -> Contents:
         request: The request, with at most ``MAX_REQUEST_BYTES``.
         with_text: Whether to return the text of SQL statements.
     """
+    message = base_pb2.ExecutePlanRequest()
     try:
-        plan = base_pb2.ExecutePlanRequest.FromString(request).plan
-    except DecodeError:
+        decode_message(message, request)
+    except (DecodeError, GatewayError):
         return Contents(is_complete=False)
-    return _Reader(with_text).read(plan)
+    return _Reader(with_text).read(message.plan)
 
 
 class _Reader:

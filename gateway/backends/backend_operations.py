@@ -88,8 +88,8 @@ class BackendOperations:
             client_type=self._channel.request.client_type,
             operation_id=operation_id or str(uuid.uuid4()),
             tags=self._channel.request.tags,
-            plan=plan,
         )
+        request.plan.CopyFrom(plan)
         request.request_options.add().reattach_options.reattachable = True
         result = self._result("ExecutePlan", request, on_progress, on_rows)
         if keep:

@@ -24,10 +24,10 @@ from gateway.messages.error_status import condition_of
 from gateway.messages.requests import Request
 from gateway.messages.statement_request import StatementRequest
 from gateway.names.path_checks import PathChecks
-from gateway.names.request_resolver import RequestResolver, ResolvedAnalysis
+from gateway.names.request_resolver import RequestResolver
 from gateway.operations.drain import Drain
 from gateway.operations.operations import Operation, Operations
-from gateway.plans.plan_decoding import PlanDecoder, UnreadablePlanError
+from gateway.plans.plan_decoding import PlanDecoder
 from gateway.scans.discovery_progress import DiscoveryProgress, is_of_discovery
 from gateway.scans.explanations import add_scans_to_analysis
 from gateway.scans.kept_statements import KeptStatements
@@ -127,13 +127,7 @@ class StatementCalls:
             return request
         view = self._views.of(call.existing, request.read_statement, call.context)
         async with self._plans.reserve(plan):
-            try:
-                decoded = await self._plans.decode(plan)
-            except UnreadablePlanError as error:
-                data = await self._resolution.resolve_deep_plan(
-                    call.key, request.data, base_pb2.ExecutePlanRequest, error, view.resolver
-                )
-                return request.with_data(data)
+            decoded = await self._plans.decode(plan)
             self._audited.describe(observed, decoded.plan)
             searched = None if decoded.is_compressed else request.data
             await self._paths.check(searched, [decoded.plan], decoded.size_bytes, decoded.texts)
@@ -163,13 +157,7 @@ class StatementCalls:
         data = call.request.data
         statement = StatementRequest(call.key.client_session_id, call.request.user_context)
         view = self._views.of(call.existing, lambda: statement, call.context)
-        try:
-            resolved = await self._resolution.resolve_analysis(call.key, data, view.resolver)
-        except UnreadablePlanError as error:
-            data = await self._resolution.resolve_deep_plan(
-                call.key, data, base_pb2.AnalyzePlanRequest, error, view.resolver
-            )
-            resolved = ResolvedAnalysis(data)
+        resolved = await self._resolution.resolve_analysis(call.key, data, view.resolver)
         answer = await forward_unary(call.backend, call.method, resolved.data, call.context)
         if not resolved.scans:
             return answer

@@ -30,7 +30,8 @@ _MAX_TAG = 2**32 - 1
 _MAX_TAG_BYTES = 5
 _MAX_VARINT_BYTES = 10
 _MAX_VARINT = 2**64 - 1
-_MAX_DEPTH = 100  # the limit of protobuf's decoder
+MAX_DEPTH = 4096
+"""How deeply the messages of a plan may be nested. Spark accepts 1,024 levels by default."""
 
 
 class Field(NamedTuple):
@@ -102,7 +103,7 @@ def read_fields(data: bytes, start: int = 0, end: int | None = None, *, max_fiel
 def count_fields(data: bytes, kind: Descriptor, maximum: int) -> int:
     """Return the number of fields in a message and in the messages that it contains.
 
-    Messages that are nested too deeply for a decoder count as one field. Eight packed values count as one field.
+    Messages below :data:`MAX_DEPTH` count as one field. Eight packed values count as one field.
 
     Raises:
         GatewayError: If there are more fields than the maximum, or the bytes are not canonical.
@@ -123,7 +124,7 @@ def count_fields(data: bytes, kind: Descriptor, maximum: int) -> int:
             if position + length > end:
                 raise invalid_request(f"field {number} ends after its message")
             child = known.get(number)
-            if child is None or len(outer) >= _MAX_DEPTH:
+            if child is None or len(outer) >= MAX_DEPTH:
                 count += length // 8 if number in known and child is None else 0
                 position += length
             else:

@@ -8,25 +8,22 @@ See :mod:`gateway.authorization.path_fence` for the decision, and ``docs/explana
 does not stop.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
-from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2
 
 from engine.scan_signature import KEY_FILE
 from gateway.auditing.audit import Audit
 from gateway.authorization.added_files import can_name_key, unpacks_elsewhere
-from gateway.authorization.path_fence import MAX_PATH_CHARACTERS, UNKNOWN, Expansions, PathFence
+from gateway.authorization.path_fence import MAX_PATH_CHARACTERS, Expansions, PathFence
 from gateway.blocking_work.current_workspaces import CurrentWorkspaces
-from gateway.blocking_work.request_pools import MAX_FIELDS, RequestPools
-from gateway.errors import GatewayError, invalid_request
-from gateway.names.plan_paths import find_encoded_paths, find_plan_paths
+from gateway.blocking_work.request_pools import RequestPools
+from gateway.errors import GatewayError
+from gateway.names.plan_paths import find_plan_paths
 from gateway.names.word_search import WordSearch
-from gateway.plans.plan_decoding import UnreadablePlanError, decode_large
+from gateway.plans.plan_decoding import decode_message
 from gateway.sql.path_texts import PathText, TextUse, find_path_texts, use_of_setting
 from gateway.sql.sql_texts import SqlTexts
 from gateway.stored_tables.table_descriptions import build_permanent_scan
@@ -34,15 +31,11 @@ from workspace.identifiers import is_uuid
 from workspace.workspaces import Workspaces
 
 _SUBQUERIES = WordSearch(["from", "table"])
-_WORD_WITH_SLASH = re.compile(rb"(?<![^\x00-\x20\"'`,();])[^\x00-\x20\"'`,();/]*+/[^\x00-\x20\"'`,();]*+")
-_PATTERN_START = re.compile(r"[{\[\\].*", re.DOTALL)
 _FORWARDED = "forward_to_fs"
 _MARKS_OF_NAMES = (_FORWARDED.encode(), KEY_FILE.encode(), b"#", b"%")
 """Without these, no name of an artifact is refused."""
 _SHOWN_CHARACTERS = 200
 _BYTES_PER_CHARACTER = 2  # the search for paths is faster than the parser
-
-_Message = TypeVar("_Message", bound=Message)
 
 
 class PathChecks:
@@ -80,29 +73,6 @@ class PathChecks:
         if found:
             await self._check_texts(found)
 
-    async def check_encoded(self, data: bytes, kind: Descriptor) -> None:
-        """Check the paths in an encoded plan that is nested too deeply to decode.
-
-        Args:
-            data: The encoded plan.
-            kind: The type of the encoded message.
-
-        Raises:
-            GatewayError: If a path may lead into the default temporary workspace, or the plan is not canonical, or has
-                too many fields.
-        """
-        texts = await self._pools.plans.run(self._find_encoded, data, kind)
-        if texts:
-            await self._check_texts(texts)
-
-    async def may_lead_inside(self, data: bytes) -> bool:
-        """Return whether an encoded plan that cannot be decoded may contain a path into the workspace.
-
-        The structure of the plan is not needed, so this also finds paths in fields that Lodge does not know. It does
-        not find the directories that contain the workspace.
-        """
-        return await self._pools.plans.run(self._may_lead_inside, data)
-
     async def check_settings(self, request: bytes) -> None:
         """Check the values in a ``Config`` request.
 
@@ -136,7 +106,7 @@ class PathChecks:
             raise self._refused_name(name) if is_name_refused else self._refused(name)
 
     def _find_in_settings(self, request: bytes) -> Sequence[PathText]:
-        operation = _decode(base_pb2.ConfigRequest, request).operation
+        operation = decode_message(base_pb2.ConfigRequest, request).operation
         pairs = [pair for pair in operation.set.pairs if "/" in pair.value]
         texts = [PathText(pair.value, use_of_setting(pair.key)) for pair in pairs]
         texts += [each for pair in pairs if "`" in pair.value for each in find_path_texts(pair.value)]
@@ -148,14 +118,6 @@ class PathChecks:
         for message in messages:
             found += self._own_texts(find_plan_paths(message, texts, with_expressions=with_expressions))
         return found
-
-    def _find_encoded(self, data: bytes, kind: Descriptor) -> Sequence[PathText]:
-        return list(self._own_texts(find_encoded_paths(data, kind, MAX_FIELDS)))
-
-    def _may_lead_inside(self, data: bytes) -> bool:
-        fence = self._fence()
-        words = (match.group().decode(errors="replace") for match in _WORD_WITH_SLASH.finditer(data))
-        return any(fence.refuses(_without_pattern(word), is_value=True) for word in words)
 
     def _own_texts(self, texts: Iterable[PathText]) -> Iterable[PathText]:
         """Yield the texts that are not names in workspaces. Lodge resolves names in workspaces itself."""
@@ -230,7 +192,7 @@ class PathChecks:
 
 def _find_refused_artifact(fence: PathFence, data: bytes) -> str | None:
     """Return the first name of an artifact that Spark must not add, or else the first path that the fence refuses."""
-    message = _decode(base_pb2.AddArtifactsRequest, data)
+    message = decode_message(base_pb2.AddArtifactsRequest, data)
     names = (*(artifact.name for artifact in message.batch.artifacts), message.begin_chunk.name)
     if long := next((name for name in names if len(name) > MAX_PATH_CHARACTERS), None):
         return long
@@ -242,24 +204,6 @@ def _find_refused_name(paths: Iterable[str], added: Iterable[str]) -> str | None
     """Return the first path that may name a key, or else the first added archive that is unpacked elsewhere."""
     key = next((path for path in paths if can_name_key(path)), None)
     return key or next((name for name in added if unpacks_elsewhere(name)), None)
-
-
-def _decode(kind: type[_Message], data: bytes) -> _Message:
-    """Return the decoded message.
-
-    Raises:
-        GatewayError: If the message cannot be decoded, or has too many fields. Other decoders may accept a message that
-            this decoder refuses, so such a message must not be forwarded.
-    """
-    try:
-        return decode_large(kind, data)
-    except UnreadablePlanError as error:
-        raise invalid_request("a message cannot be decoded") from error
-
-
-def _without_pattern(word: str) -> str:
-    """Replace the rest of a word from its first pattern or escape, which may continue after the word."""
-    return _PATTERN_START.sub(UNKNOWN, word)
 
 
 def _find_refused(fence: PathFence, texts: Sequence[PathText]) -> Sequence[PathText]:

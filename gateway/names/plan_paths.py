@@ -8,16 +8,11 @@ Source: [spark-connect-proto].
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from google.protobuf.descriptor import Descriptor
-from google.protobuf.message import DecodeError, Message
-from google.protobuf.message_factory import GetMessageClass
-from pyspark.sql.connect.proto import base_pb2, expressions_pb2, relations_pb2
+from google.protobuf.message import Message
+from pyspark.sql.connect.proto import expressions_pb2, relations_pb2
 
 from engine.scan_source import FORMAT
-from gateway.authorization.path_fence import UNKNOWN
-from gateway.errors import invalid_request
-from gateway.messages.wire import LENGTH, read_fields
-from gateway.names.plan_messages import fields_reaching, find_children, is_map_of_scalars
+from gateway.names.plan_messages import fields_reaching, find_children
 from gateway.plans.sql_relations import read_parameters
 from gateway.sql.path_texts import PathText, TextUse, find_name_paths, find_path_texts, may_contain_path, read_option
 from gateway.sql.sql_texts import SqlTexts
@@ -87,9 +82,6 @@ SQL_FIELDS: Mapping[str, Sequence[str]] = {
 }
 _RELATION_SQL = relations_pb2.SQL.DESCRIPTOR.full_name
 _EXPRESSION = expressions_pb2.Expression.ExpressionString.DESCRIPTOR.full_name
-_MAX_WHOLE_BYTES = 16 * 1024
-_PLAN, _PLAN_COMPRESSED = base_pb2.Plan.DESCRIPTOR, base_pb2.Plan.COMPRESSED_OPERATION_FIELD_NUMBER
-_COMPRESSED = base_pb2.Plan.CompressedOperation.DESCRIPTOR
 _KINDS = frozenset({*PATH_FIELDS, *OPTION_FIELDS, *NAME_FIELDS, *SQL_FIELDS, _RELATION_SQL}) - {_EXPRESSION}
 _KINDS_WITH_EXPRESSIONS = _KINDS | {_EXPRESSION}
 
@@ -113,64 +105,6 @@ def find_plan_paths(root: Message, texts: SqlTexts, *, with_expressions: bool) -
         if kind in wanted:
             yield from _read(message, kind, texts)
         pending.extend(find_children(message, fields_reaching(message.DESCRIPTOR, wanted)))
-
-
-def find_encoded_paths(data: bytes, kind: Descriptor, max_fields: int) -> Iterator[PathText]:
-    """Yield the texts of an encoded message that may be paths.
-
-    The message can be nested more deeply than a decoder allows, because only single messages are decoded, without the
-    messages inside them. A compressed plan inside the message may contain any path.
-
-    Args:
-        data: The encoded message.
-        kind: The type of the message.
-        max_fields: The maximum number of fields in all messages together.
-
-    Raises:
-        GatewayError: If the message is not canonical, or has too many fields.
-    """
-    pending = [(kind, 0, len(data))]
-    while pending:
-        current, start, end = pending.pop()
-        if current is _COMPRESSED:
-            yield PathText(UNKNOWN, TextUse.PATH)
-            continue
-        fields = read_fields(data, start, end, max_fields=max_fields)
-        max_fields -= len(fields)
-        followed = fields_reaching(current, _KINDS_WITH_EXPRESSIONS)
-        if current is _PLAN:
-            followed |= {_PLAN_COMPRESSED}
-        flat = []
-        for field in fields:
-            known = current.fields_by_number.get(field.number)
-            inner = None if known is None else known.message_type
-            if inner is None or is_map_of_scalars(inner):
-                flat.append(data[field.tag_start : field.end])
-            elif field.wire_type == LENGTH and field.number in followed:
-                pending.append((inner, field.start, field.end))
-        if current.full_name in _KINDS_WITH_EXPRESSIONS:
-            yield from _read_encoded(current, data[start:end], b"".join(flat))
-
-
-def _read_encoded(kind: Descriptor, whole: bytes, flat: bytes) -> Iterator[PathText]:
-    """Yield the texts of a message, with or without the messages inside it.
-
-    Raises:
-        GatewayError: If the message cannot be decoded.
-    """
-    if len(whole) <= _MAX_WHOLE_BYTES:  # decoding each of the nested messages takes quadratic time
-        try:
-            yield from _read(GetMessageClass(kind).FromString(whole), kind.full_name, SqlTexts())
-            return
-        except DecodeError:
-            pass
-    try:
-        message = GetMessageClass(kind).FromString(flat)
-    except DecodeError as error:
-        raise invalid_request("a message cannot be decoded") from error
-    yield from _read(message, kind.full_name, SqlTexts())
-    if isinstance(message, relations_pb2.SQL) and len(flat) < len(whole) and may_contain_path(message.query):
-        yield PathText(UNKNOWN, TextUse.PATH)  # the parameters are unknown
 
 
 def _read(message: Message, kind: str, texts: SqlTexts) -> Iterator[PathText]:

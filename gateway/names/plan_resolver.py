@@ -207,7 +207,8 @@ class _PlanResolution:
         if inner.root.WhichOneof("rel_type") != "sql":
             return False
         outer.root.CopyFrom(inner.root)
-        outer.references.extend(inner.references)
+        for reference in inner.references:
+            outer.references.add().CopyFrom(reference)
         return True
 
     def _resolve_named_table(self, relation: relations_pb2.Relation) -> bool:

@@ -7,13 +7,11 @@ reading the record and the settings of the session, and accessing the files that
 Guarantees:
 
 1. If a request does not need changes, exactly the same bytes are returned.
-2. Every request that can contain a plan is examined, regardless of the size, compression or depth of the plan. If a
-   plan cannot be decoded, the request passes only if it does not mention a workspace and cannot change a temporary
-   table of the session.
+2. Every request that can contain a plan is examined, regardless of the size, compression or depth of the plan.
 3. No step blocks other sessions. Large requests are processed in threads, and files are accessed in threads.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,21 +22,18 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 from engine.scan_source import FORMAT
 from gateway.blocking_work.current_workspaces import CurrentWorkspaces
 from gateway.blocking_work.request_pools import RequestPools
-from gateway.errors import GatewayError
 from gateway.messages.requests import Request, SessionKey
 from gateway.messages.statement_request import StatementRequest
-from gateway.names.deep_plans import DeepPlan
 from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_embed_statement
 from gateway.names.path_checks import PathChecks
 from gateway.names.plan_messages import find_messages_with_names, find_statement_texts
 from gateway.names.plan_resolver import PlanResolver
 from gateway.names.scan_relations import uses_engine
 from gateway.names.word_search import WordSearch
-from gateway.plans.plan_decoding import DecodedAnalysis, DecodedPlan, PlanDecoder, UnreadablePlanError
+from gateway.plans.plan_decoding import DecodedAnalysis, DecodedPlan, PlanDecoder
 from gateway.plans.sql_relations import find_sql_root, find_statement
 from gateway.scans.plannings import Plannings
 from gateway.scans.scan_summary import ScanSummary
-from gateway.sql.name_syntax import parse_plan_name
 from gateway.sql.sql_texts import SqlTexts
 from workspace.workspaces import Workspaces
 
@@ -47,13 +42,6 @@ GetResolver = Callable[[SqlTexts], Awaitable[PlanResolver]]
 
 _PlanScans = Callable[[Message], Coroutine[Any, Any, Sequence[ScanSummary]]]
 
-_TARGETS: Mapping[str, Callable[[commands_pb2.Command], str]] = {
-    "write_operation": lambda command: command.write_operation.table.table_name,
-    "write_operation_v2": lambda command: command.write_operation_v2.table_name,
-    "create_dataframe_view": lambda command: command.create_dataframe_view.name,
-    "merge_into_table_command": lambda command: command.merge_into_table_command.target_table_name,
-    "write_stream_operation_start": lambda command: command.write_stream_operation_start.table_name,
-}
 _BYTES_PER_CHARACTER = 8  # walking a message is faster than parsing a text
 _CHANGING = WordSearch(CHANGING_WORDS)
 _RUNNING = WordSearch(RUNNING_WORDS)
@@ -150,7 +138,6 @@ class RequestResolver:
 
         Raises:
             GatewayError: If a name cannot be resolved, or the plan is not allowed.
-            UnreadablePlanError: If a plan is too deep to decode.
         """
         async with self._plans.decode_analysis(request) as analysis:
             message, is_compressed = analysis.message, bool(analysis.compressed)
@@ -171,51 +158,6 @@ class RequestResolver:
             scans += await self._plan_scans(key, resolver.plan_scans, message, len(request))
             return ResolvedAnalysis(await self._pools.decode(analysis.size_bytes, message.SerializeToString), scans)
 
-    async def resolve_deep_plan(
-        self,
-        key: SessionKey,
-        request: bytes,
-        kind: type[Message],
-        error: UnreadablePlanError,
-        get_resolver: GetResolver,
-    ) -> bytes:
-        """Resolve the names in a request whose plan is too deep to decode.
-
-        Args:
-            key: The session of the request.
-            request: The encoded request.
-            kind: The type of the request.
-            error: The error that was raised when the request was decoded.
-            get_resolver: A function that returns the resolver of the session.
-
-        Returns:
-            The encoded request with all names resolved.
-
-        Raises:
-            GatewayError: If a name cannot be resolved, or the plan is not allowed.
-        """
-        try:
-            if error.was_compressed:
-                raise error
-            plan = await self._pools.plans.run(DeepPlan, request, kind)
-            command = plan.decode_command()
-            parts = [*plan.parts, *([] if command is None else [command])]
-            texts = SqlTexts()
-            await self._paths.check(request, parts, len(request), texts)
-            if command is None and not await self._may_concern_lodge(request):
-                return request
-            resolver = await get_resolver(texts)
-            if command is not None:
-                _refuse_command(command, resolver)
-            if not await self._workspaces.reads.run_or_abandon(_resolve_parts, plan, resolver):
-                return request
-            for part in plan.parts:
-                await self._plan_scans(key, resolver.plan_scans, part, len(request))
-            return await self._pools.decode(len(request), plan.encode)
-        except UnreadablePlanError:
-            await self._refuse_unreadable(error, get_resolver)
-            return request
-
     async def _plan_scans(
         self, key: SessionKey, plan_scans: _PlanScans, message: Message, size_bytes: int
     ) -> Sequence[ScanSummary]:
@@ -223,17 +165,6 @@ class RequestResolver:
         if not await self._pools.decode(size_bytes, uses_engine, message):
             return await plan_scans(message)
         return await self._plannings.run(key, StatementRequest(key.client_session_id), plan_scans(message))
-
-    async def _refuse_unreadable(self, error: UnreadablePlanError, get_resolver: GetResolver) -> None:
-        """Raise a GatewayError if a plan that cannot be decoded must be rejected."""
-        if await self._workspace_search().matches(error.data, self._pools):
-            raise _too_deep("refers to a workspace")
-        if error.kind is not None:
-            await self._paths.check_encoded(error.data, error.kind)
-        if await self._paths.may_lead_inside(error.data):
-            raise _too_deep("contains a path that may lead into the default temporary workspace")
-        if await _CHANGING.matches(error.data, self._pools) and (await get_resolver(SqlTexts())).tables:
-            raise _too_deep("may change a temporary table of this session")
 
     async def _get_needed_resolver(
         self, request: bytes, message: Message, get_resolver: Callable[[], Awaitable[PlanResolver]], *, is_needed: bool
@@ -292,33 +223,3 @@ def _resolve_analysis(analysis: DecodedAnalysis, resolver: PlanResolver) -> bool
     for _, decoded in analysis.compressed:
         changed |= resolver.resolve(decoded.plan)
     return resolver.resolve(analysis.message) or changed
-
-
-def _resolve_parts(plan: DeepPlan, resolver: PlanResolver) -> bool:
-    """Resolve the names in the parts of a request in place. Return whether a part was changed."""
-    changed = False
-    for part in plan.parts:
-        changed |= resolver.resolve(part, plan.aliases)
-    return changed
-
-
-def _refuse_command(command: commands_pb2.Command, resolver: PlanResolver) -> None:
-    """Raise a GatewayError if Lodge would have to execute the command.
-
-    To execute a command, Lodge needs the whole decoded plan.
-    """
-    kind = command.WhichOneof("command_type")
-    name = _TARGETS[kind](command) if kind is not None and kind in _TARGETS else ""
-    if kind == "create_dataframe_view" and command.create_dataframe_view.is_global and resolver.tables:
-        raise _too_deep("creates a view for other sessions while this session has temporary tables")
-    if name and resolver.concerns_lodge(parse_plan_name(name)):
-        raise _too_deep(f"is a command about [{name}]")
-
-
-def _too_deep(reason: str) -> GatewayError:
-    return GatewayError(
-        "LODGE_PLAN_TOO_DEEP",
-        "54001",
-        f"The plan is nested too deeply for the gateway to read, and it {reason}. Split the plan: create a temporary "
-        "view of a part with df.createOrReplaceTempView(...), and continue with spark.table(...).",
-    )

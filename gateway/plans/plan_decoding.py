@@ -3,8 +3,8 @@
 Guarantees:
 
 1. Compressed plans are supported everywhere. If a compressed plan is replaced, the new plan is compressed too.
-2. If a plan cannot be decoded, :class:`UnreadablePlanError` is raised. The plan is not necessarily invalid, because
-   Spark accepts plans that are nested more deeply than this decoder allows.
+2. Plans that are nested more deeply than protobuf's decoder follows are decoded too, in a thread (see
+   :mod:`gateway.messages.deep_messages`).
 3. Large plans are decoded and decompressed in threads, within the memory budget of
    :class:`gateway.blocking_work.request_pools.RequestPools`. The decompressed size counts. A plan that decompresses to
    more than ``max_plan_bytes``, or has more than ``MAX_FIELDS`` fields, is refused before it occupies memory. The
@@ -21,10 +21,11 @@ from typing import TypeVar, cast
 import zstandard
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
-from pyspark.sql.connect.proto import base_pb2
+from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 
 from gateway.blocking_work.request_pools import INLINE_BYTES, MAX_FIELDS, RequestPools
 from gateway.errors import GatewayError, SparkError, invalid_request
+from gateway.messages import deep_messages
 from gateway.messages.requests import Request
 from gateway.messages.wire import LENGTH, VARINT, Field, count_fields, read_fields
 from gateway.sql.sql_texts import SqlTexts
@@ -35,7 +36,6 @@ _MAX_UNKNOWN_BYTES = 4096
 _ROOT, _COMMAND = base_pb2.Plan.ROOT_FIELD_NUMBER, base_pb2.Plan.COMMAND_FIELD_NUMBER
 _COMPRESSED = base_pb2.Plan.COMPRESSED_OPERATION_FIELD_NUMBER
 _Operation = base_pb2.Plan.CompressedOperation
-_FIELD_OF_OPERATION = {_Operation.OP_TYPE_RELATION: "root", _Operation.OP_TYPE_COMMAND: "command"}
 _WIRE_TYPES = {
     _Operation.DATA_FIELD_NUMBER: LENGTH,
     _Operation.OP_TYPE_FIELD_NUMBER: VARINT,
@@ -43,22 +43,6 @@ _WIRE_TYPES = {
 }
 
 _Request = TypeVar("_Request", bound=Message)
-
-
-class UnreadablePlanError(Exception):
-    """A plan that is nested too deeply to decode, or that is not a plan.
-
-    Attributes:
-        data: The encoded plan, decompressed.
-        kind: The type of the encoded message. None if it is unknown.
-        was_compressed: Whether the plan was compressed in the request.
-    """
-
-    def __init__(self, data: bytes, kind: Descriptor | None = None, *, was_compressed: bool = False) -> None:
-        super().__init__("The plan is nested deeper than the decoder follows, or it is no plan.")
-        self.data = data
-        self.kind = kind
-        self.was_compressed = was_compressed
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +156,11 @@ class PlanDecoder:
         """Return the decoded plan. The caller has reserved its memory.
 
         Raises:
-            UnreadablePlanError: If the plan cannot be decoded.
-            GatewayError: If the plan has too many fields, or cannot be decompressed.
+            GatewayError: If the plan is no plan, is nested too deeply, has too many fields, or cannot be decompressed.
         """
         if plan.compressed is not None:
-            return await self._pools.decode(
-                plan.size_bytes, self._decompress, plan.data, plan.compressed, plan.size_bytes
-            )
-        decoded = await self._pools.decode(plan.size_bytes, decode_large, base_pb2.Plan, plan.data)
+            return await self._decompress(plan.data, plan.compressed, plan.size_bytes)
+        decoded = await self._decode(base_pb2.Plan, bytes(plan.data))
         return DecodedPlan(decoded, plan.size_bytes)
 
     async def encode(self, decoded: DecodedPlan) -> bytes:
@@ -194,11 +175,11 @@ class PlanDecoder:
             data: The encoded request.
 
         Raises:
-            UnreadablePlanError: If the request or a compressed plan in it cannot be decoded.
-            GatewayError: If a plan has too many fields, or cannot be decompressed.
+            GatewayError: If the request or a compressed plan in it is no plan, is nested too deeply, has too many
+                fields, or cannot be decompressed.
         """
         async with self._pools.reserve(len(data)):
-            message = await self._pools.decode(len(data), decode_large, base_pb2.AnalyzePlanRequest, data)
+            message = await self._decode(base_pb2.AnalyzePlanRequest, data)
             plans = list(find_compressed_plans(message))
             if not plans:
                 yield DecodedAnalysis(message, len(data))
@@ -212,7 +193,7 @@ class PlanDecoder:
                 header.CopyFrom(plan.compressed_operation)
                 compressed = header.data
                 header.ClearField("data")
-                decompressed = await self._pools.decode(size_bytes, self._decompress, compressed, header, size_bytes)
+                decompressed = await self._decompress(compressed, header, size_bytes)
                 decoded.append((plan, decompressed))
             yield DecodedAnalysis(message, len(data) + sum(sizes_bytes), decoded)
 
@@ -259,27 +240,38 @@ class PlanDecoder:
     def _decompressor(self) -> zstandard.ZstdDecompressor:
         return zstandard.ZstdDecompressor(max_window_size=max(self._pools.max_plan_bytes, 1024 * 1024))
 
-    def _decompress(
+    async def _decode(self, kind: type[_Request], data: bytes) -> _Request:
+        try:
+            return await self._pools.decode(len(data), _decode_shallow, kind, data)
+        except DecodeError:
+            return await self._pools.plans.run(_decode_deep, kind, data)
+
+    async def _decompress(
         self, compressed: bytes | memoryview, header: base_pb2.Plan.CompressedOperation, size_bytes: int
     ) -> DecodedPlan:
+        data = await self._pools.decode(size_bytes, self._read_frame, compressed, size_bytes)
+        plan = base_pb2.Plan()
+        if header.op_type == _Operation.OP_TYPE_RELATION:
+            plan.root.CopyFrom(await self._decode(relations_pb2.Relation, data))
+        elif header.op_type == _Operation.OP_TYPE_COMMAND:
+            plan.command.CopyFrom(await self._decode(commands_pb2.Command, data))
+        else:
+            raise invalid_request("the compressed plan is neither a relation nor a command")
+        return DecodedPlan(plan, len(data), header)
+
+    def _read_frame(self, compressed: bytes | memoryview, size_bytes: int) -> bytes:
+        """Return the decompressed data.
+
+        Raises:
+            GatewayError: If the data cannot be decompressed.
+        """
         try:
             data = self._decompressor().decompress(compressed, max_output_size=size_bytes, allow_extra_data=False)
         except zstandard.ZstdError as error:
             raise self._refused(error) from error
         if len(data) != size_bytes:  # a frame after an empty one, which Spark reads
             raise self._refused(zstandard.ZstdError("it has several frames"))
-        field = _FIELD_OF_OPERATION.get(header.op_type)
-        if field is None:
-            raise UnreadablePlanError(data, was_compressed=True)
-        plan = base_pb2.Plan()
-        operation = getattr(plan, field)
-        check_fields(data, operation.DESCRIPTOR)
-        try:
-            operation.MergeFromString(data)
-        except DecodeError as error:
-            raise UnreadablePlanError(data, operation.DESCRIPTOR, was_compressed=True) from error
-        operation.SetInParent()
-        return DecodedPlan(plan, len(data), header)
+        return data
 
     def _refused(self, error: zstandard.ZstdError) -> GatewayError:
         return SparkError(
@@ -325,28 +317,42 @@ def find_compressed_plans(message: base_pb2.AnalyzePlanRequest) -> Iterator[base
             yield value
 
 
-def decode_request(kind: type[_Request], request: bytes) -> _Request:
-    """Decode a request of any type.
+def decode_message(kind: type[_Request], data: bytes) -> _Request:
+    """Decode a message of any size, depth and type.
 
     Raises:
-        UnreadablePlanError: If the request cannot be decoded.
+        GatewayError: If the bytes are no message of this type, or the message is nested too deeply or has too many
+            fields.
     """
     try:
-        return kind.FromString(request)
-    except DecodeError as error:
-        raise UnreadablePlanError(request, cast("Descriptor", kind.DESCRIPTOR)) from error
+        return _decode_shallow(kind, data)
+    except DecodeError:
+        return _decode_deep(kind, data)
 
 
-def decode_large(kind: type[_Request], encoded: bytes | memoryview) -> _Request:
-    """Decode a message of any size and type.
+def _decode_shallow(kind: type[_Request], data: bytes) -> _Request:
+    """Decode a message of any size.
 
     Raises:
-        UnreadablePlanError: If the message cannot be decoded.
+        DecodeError: If the message is nested too deeply for protobuf's decoder, or is no message of this type.
         GatewayError: If the message has too many fields.
     """
-    data = bytes(encoded)
     check_fields(data, cast("Descriptor", kind.DESCRIPTOR))
     return decode_request(kind, data)
+
+
+def decode_request(kind: type[_Request], data: bytes) -> _Request:
+    """Decode a small message, as protobuf does."""
+    return kind.FromString(data)
+
+
+def _decode_deep(kind: type[_Request], data: bytes) -> _Request:
+    message = kind()
+    try:
+        deep_messages.decode_message(message, data)
+    except DecodeError as error:
+        raise invalid_request("a message cannot be decoded") from error
+    return message
 
 
 def check_fields(data: bytes, kind: Descriptor) -> None:

@@ -53,7 +53,8 @@ def read_sql_command(command: commands_pb2.SqlCommand) -> relations_pb2.Relation
     relation = relations_pb2.Relation()
     relation.sql.query = command.sql
     relation.sql.pos_args.extend(command.pos_args)
-    relation.sql.pos_arguments.extend(command.pos_arguments)
+    for argument in command.pos_arguments:
+        relation.sql.pos_arguments.add().CopyFrom(argument)
     for name, literal in command.args.items():
         relation.sql.args[name].CopyFrom(literal)
     for name, expression in command.named_arguments.items():
@@ -91,7 +92,8 @@ def remove_positional_parameters(sql: relations_pb2.SQL, positions: Sequence[int
     removed = frozenset(positions)
     kept = [value for position, value in enumerate(values) if position not in removed]
     del values[:]
-    values.extend(kept)
+    for value in kept:
+        values.add().CopyFrom(value)
 
 
 def _unwrap(expression: expressions_pb2.Expression) -> expressions_pb2.Expression:

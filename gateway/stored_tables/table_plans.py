@@ -36,26 +36,28 @@ def build_write(
     options: Mapping[str, str],
 ) -> base_pb2.Plan:
     """Return the plan that writes rows to a new directory and counts them."""
-    counted = relations_pb2.Relation()
-    counted.collect_metrics.input.CopyFrom(query)
-    counted.collect_metrics.name = ROWS_WRITTEN
-    counted.collect_metrics.metrics.append(_count())
-    write = commands_pb2.WriteOperation(
-        input=counted,
-        source=storage_format,
-        path=directory,
-        mode=commands_pb2.WriteOperation.SAVE_MODE_ERROR_IF_EXISTS,
-        partitioning_columns=partition_columns,
-        options={**options, **_PRIVATE_FILES},
-    )
-    return base_pb2.Plan(command=commands_pb2.Command(write_operation=write))
+    plan = base_pb2.Plan()
+    write = plan.command.write_operation
+    counted = write.input.collect_metrics
+    counted.input.CopyFrom(query)
+    counted.name = ROWS_WRITTEN
+    counted.metrics.append(_count())
+    write.source = storage_format
+    write.path = directory
+    write.mode = commands_pb2.WriteOperation.SAVE_MODE_ERROR_IF_EXISTS
+    write.partitioning_columns.extend(partition_columns)
+    write.options.update({**options, **_PRIVATE_FILES})
+    return plan
 
 
 def build_count(relation: relations_pb2.Relation) -> base_pb2.Plan:
     """Return the plan that counts the rows of a relation."""
-    aggregate = relations_pb2.Aggregate(input=relation, group_type=relations_pb2.Aggregate.GROUP_TYPE_GROUPBY)
+    plan = base_pb2.Plan()
+    aggregate = plan.root.aggregate
+    aggregate.input.CopyFrom(relation)
+    aggregate.group_type = relations_pb2.Aggregate.GROUP_TYPE_GROUPBY
     aggregate.aggregate_expressions.append(_count())
-    return base_pb2.Plan(root=relations_pb2.Relation(aggregate=aggregate))
+    return plan
 
 
 def _count() -> expressions_pb2.Expression:
@@ -105,8 +107,11 @@ def build_scan(
 
 def build_view(name: str, relation: relations_pb2.Relation) -> base_pb2.Plan:
     """Return the plan that creates or replaces a temporary view."""
-    view = commands_pb2.CreateDataFrameViewCommand(input=relation, name=quote_name(name), is_global=False, replace=True)
-    return base_pb2.Plan(command=commands_pb2.Command(create_dataframe_view=view))
+    plan = base_pb2.Plan()
+    view = plan.command.create_dataframe_view
+    view.input.CopyFrom(relation)
+    view.name, view.is_global, view.replace = quote_name(name), False, True
+    return plan
 
 
 def build_unreadable_relation(schema: StructType, reason: str) -> relations_pb2.Relation:
@@ -161,7 +166,10 @@ def build_session_table(name: str) -> relations_pb2.Relation:
 
 def rename_columns(query: relations_pb2.Relation, names: Sequence[str]) -> relations_pb2.Relation:
     """Return a query with its columns renamed."""
-    return relations_pb2.Relation(to_df=relations_pb2.ToDF(input=query, column_names=names))
+    renamed = relations_pb2.Relation()
+    renamed.to_df.input.CopyFrom(query)
+    renamed.to_df.column_names.extend(names)
+    return renamed
 
 
 def to_spark_path(path: StoragePath | str) -> str:

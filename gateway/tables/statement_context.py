@@ -102,7 +102,8 @@ class StatementContext:
         Raises:
             GatewayError: If a name cannot be resolved, or a scan cannot be planned.
         """
-        plan = base_pb2.Plan(root=relation)
+        plan = base_pb2.Plan()
+        plan.root.CopyFrom(relation)
         await self.workspace_reads.run_or_abandon(self.names.resolve, plan)
         await self.names.plan_scans(plan.root)
         return plan.root
@@ -118,5 +119,6 @@ class StatementContext:
         command = base_pb2.Plan()
         command.command.sql_command.input.CopyFrom(relation)
         await self.workspace_reads.run_or_abandon(self.names.resolve, command)
-        plan = base_pb2.Plan(root=command.command.sql_command.input)
+        plan = base_pb2.Plan()
+        plan.root.CopyFrom(command.command.sql_command.input)
         return plan.root, await self.names.plan_scans(plan)

@@ -466,13 +466,23 @@ def test_deep_plans_resolve(spark):
     assert spark.table("deep_view").count() == 3
     for length in (47, 48, 49):
         assert chain(spark.table(T), length).count() == 3
-    for attempt in (
-        lambda: chain(spark.range(9)).createOrReplaceTempView("t"),
-        lambda: chain(spark.table("t")).createOrReplaceGlobalTempView("g"),
-        lambda: chain(spark.range(9)).write.insertInto(T),
-        lambda: chain(plan(spark, "drop view t")).count(),
+    added = spark.createDataFrame([(7, 8)], "a long, b long")
+    writes = (
+        lambda: chain(added).write.insertInto(T),
+        lambda: chain(added).write.saveAsTable(T, mode="append"),
+        lambda: chain(added).writeTo(T).append(),
+    )
+    for number, write in enumerate(writes, 1):
+        write()
+        assert spark.table("t").where("a = 7").count() == number
+    assert "Physical Plan" in deep._explain_string()
+    spark.sql("insert overwrite t values (0, 1), (1, 2), (2, 3)").collect()
+    for attempt, condition in (
+        (lambda: chain(spark.range(9)).createOrReplaceTempView("t"), "ALREADY_EXISTS"),
+        (lambda: chain(spark.table("t")).createOrReplaceGlobalTempView("g"), "LODGE_"),
+        (lambda: chain(plan(spark, "drop view t")).count(), "LODGE_STATEMENT_IN_PLAN"),
     ):
-        with pytest.raises(AnalysisException, match=r"LODGE_PLAN_TOO_DEEP|LODGE_STATEMENT_IN_PLAN"):
+        with pytest.raises(AnalysisException, match=condition):
             attempt()
     assert rows(spark.table("t")) == ALL
 

@@ -18,7 +18,7 @@ import numpy as np
 from engine.context import ErrorContext
 from engine.readers.byte_arrays import LINE_FEED, ByteArray, allocate, contains_zero, count, find, find_last, is_ascii
 from engine.readers.reader_errors import FormatError, RowTooLongError
-from engine.readers.stream import UTF_8, ByteStream, TextStream
+from engine.readers.text_stream import UTF_8, ByteStream, TextStream
 from engine.scan.reader import SourceFile
 
 BLOCK_BYTES = 2 * 1024 * 1024

@@ -3,7 +3,8 @@
 Guarantees:
 
 1. No message of a caller is read before the caller is authenticated and admitted.
-2. Every message that the backend receives contains the identity of the caller instead of the client's user context.
+2. With an authentication method, every message that the backend receives contains the identity of the caller instead of
+   the client's user context.
 
 This module converts every error to a gRPC status. It contains one of the top-level loops that catch all exceptions.
 

@@ -10,8 +10,8 @@ Guarantees:
 2. A message in which a single field, or a oneof, occurs twice is refused, because decoders read it differently.
 3. Each byte is read at most ``MAX_DEPTH / 64 + log2(size)`` times, wherever the deep parts are.
 
-A deep message can be put into another one only with ``CopyFrom``. An argument of a constructor, ``MergeFrom``, ``append``
-and ``extend`` decode it again.
+A deep message can be put into another one only with ``CopyFrom``. An argument of a constructor, ``MergeFrom``,
+``append`` and ``extend`` decode it again.
 
 Source: Spark's ``spark.connect.grpc.marshallerRecursionLimit``, [protobuf-encoding].
 """

@@ -1,4 +1,8 @@
-"""Ends the sessions of a replica that have reached the idle timeout."""
+"""Ends the sessions of a replica that have reached the idle timeout.
+
+:class:`gateway.sessions.session.Session` counts the idle time. :mod:`gateway.sessions.session_ends` decides what happens
+if the end fails.
+"""
 
 import asyncio
 import time

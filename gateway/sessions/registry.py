@@ -23,7 +23,8 @@ Guarantees:
 7. The number of tasks for joining, leaving and ending sessions does not depend on the number of sessions.
 
 The registry composes the modules that keep them: ``session_joins`` (1, 4 and 6), ``session_ends`` (3 and 6),
-``idle_sessions`` (2), ``owned_locations`` and ``routes`` (5), ``pending_updates`` (6), and ``settlement`` (6 and 7).
+``idle_sessions`` (2), ``owned_locations`` and ``backend_choice`` (5), ``pending_updates`` (6), and ``settlement`` (6
+and 7).
 
 Source: [architecture "Gateway"], [architecture "Session records, leases and the reaper"],
 [temporary-tables §5.1.10.2].
@@ -43,6 +44,7 @@ from gateway.blocking_work.storage import Storage
 from gateway.errors import SESSION_CLOSED, GatewayError
 from gateway.messages.requests import SessionKey
 from gateway.sessions.backend_calls import release_session
+from gateway.sessions.backend_choice import BackendChoice
 from gateway.sessions.idle_sessions import IdleSessions
 from gateway.sessions.lease_thread import LeaseThread
 from gateway.sessions.loop_monitor import LoopMonitor
@@ -51,7 +53,6 @@ from gateway.sessions.peers import Peers
 from gateway.sessions.pending_updates import PendingUpdates
 from gateway.sessions.record_updates import RecordUpdates
 from gateway.sessions.replica_lease import ReplicaLease
-from gateway.sessions.routes import Routes
 from gateway.sessions.served_sessions import ServedSessions
 from gateway.sessions.session import Session
 from gateway.sessions.session_ends import SessionEnds
@@ -106,7 +107,7 @@ class Sessions:
         audit = Audit() if audit is None else audit
         self.replica = replica
         self._storage = storage
-        self._routes = Routes(backends, impersonation=impersonation)
+        self._choice = BackendChoice(backends, impersonation=impersonation)
         self._served = ServedSessions(SessionQuota() if quota is None else quota)
         self._pending = PendingUpdates()
         self.lease = ReplicaLease(replica, storage, lease_duration_seconds)
@@ -119,7 +120,7 @@ class Sessions:
             lease=self.lease,
             records=self.records,
             pending=self._pending,
-            routes=self._routes,
+            choice=self._choice,
             locations=self.locations,
             audit=audit,
         )
@@ -226,7 +227,7 @@ class Sessions:
             GatewayError: If the principal has no backend.
         """
         session = self._served.find(key)
-        return self._routes.choose(key) if session is None else session.backend
+        return self._choice.choose(key) if session is None else session.backend
 
     async def leave_all(self, *, end: bool) -> None:
         """Stop serving all sessions, because the replica stops.
@@ -279,7 +280,7 @@ class Sessions:
         """Open a session. Concurrent calls share a task, which continues if a caller is cancelled."""
         opening = self._opening.get((key, may_start))
         if opening is None:
-            opening = asyncio.create_task(self.joins.open(key, self._routes.choose(key), may_start=may_start))
+            opening = asyncio.create_task(self.joins.open(key, self._choice.choose(key), may_start=may_start))
             self._opening[key, may_start] = opening
             opening.add_done_callback(lambda _: self._opening.pop((key, may_start), None))
             opening.add_done_callback(retrieve_error)

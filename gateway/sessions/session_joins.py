@@ -14,11 +14,11 @@ from gateway.auditing.audit import Audit
 from gateway.backends.backends import Backend
 from gateway.errors import session_closed
 from gateway.messages.requests import SessionKey
+from gateway.sessions.backend_choice import BackendChoice
 from gateway.sessions.owned_locations import OwnedLocations
 from gateway.sessions.pending_updates import PendingUpdate, PendingUpdates
 from gateway.sessions.record_updates import RecordUpdates, is_over
 from gateway.sessions.replica_lease import ReplicaLease
-from gateway.sessions.routes import Routes
 from gateway.sessions.served_sessions import ServedSessions
 from gateway.sessions.session import NOT_JOINED, Session
 from workspace.identifiers import ReplicaId, record_name
@@ -37,7 +37,7 @@ class SessionJoins:
         lease: The lease of this replica.
         records: Updates session records.
         pending: The updates of session records that failed.
-        routes: The backends of sessions.
+        choice: Chooses the backend of a session.
         locations: The session locations.
         audit: The audit events.
     """
@@ -50,7 +50,7 @@ class SessionJoins:
         lease: ReplicaLease,
         records: RecordUpdates,
         pending: PendingUpdates,
-        routes: Routes,
+        choice: BackendChoice,
         locations: OwnedLocations,
         audit: Audit,
     ) -> None:
@@ -59,7 +59,7 @@ class SessionJoins:
         self._lease = lease
         self._records = records
         self._pending = pending
-        self._routes = routes
+        self._choice = choice
         self._locations = locations
         self._audit = audit
 
@@ -97,7 +97,7 @@ class SessionJoins:
             if found is None:
                 raise self._served.quota.refuse(key.principal) if may_start else session_closed(key.client_session_id)
             record, is_new = found
-            backend = self._routes.find(record) or backend
+            backend = self._choice.find(record) or backend
             session = self._served.add(Session(key, record.session_uuid, backend, lease_epoch, record.suspects))
             if is_new:
                 self._served.quota.count_start(key.principal)
@@ -127,7 +127,7 @@ class SessionJoins:
         """
         record = stored.record
         key = SessionKey(record.principal, record.client_session_id)
-        backend = self._routes.find(record)
+        backend = self._choice.find(record)
         async with self._served.lock(record.name):
             if backend is None or self._served.find(key) is not None or self._served.is_leaving:
                 return None

@@ -6,7 +6,7 @@ from typing import ClassVar, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.readers.stream import ArrowFileAdapter
+from engine.readers.text_stream import ArrowFileAdapter
 
 BATCH_ROWS = 65_536
 

@@ -24,7 +24,7 @@ from engine.readers.columnar.columnar_file import ColumnarFile
 from engine.readers.columnar.decoded_size import bounded_parts
 from engine.readers.columnar.type_mapping import ScanTypes, scan_field, scan_schema
 from engine.readers.reader_errors import FormatError, format_errors
-from engine.readers.stream import ArrowFileAdapter, check_size, open_checked
+from engine.readers.text_stream import ArrowFileAdapter, check_size, open_checked
 from engine.result_set.loader import ResultSetLoader
 from engine.scan.reader import SchemaNegotiator, SourceFile
 from engine.schema import fold_case

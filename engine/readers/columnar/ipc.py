@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyarrow import ipc
 
 from engine.readers.columnar.format import ColumnarFormat
-from engine.readers.stream import ArrowFileAdapter
+from engine.readers.text_stream import ArrowFileAdapter
 from engine.suffixes import SUFFIXES
 
 _FILE_MAGIC = b"ARROW1"

@@ -15,7 +15,7 @@ from pyarrow import orc
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.orc_tail import OrcTail
 from engine.readers.columnar.spark_orc import mark_columns
-from engine.readers.stream import ArrowFileAdapter
+from engine.readers.text_stream import ArrowFileAdapter
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 from engine.suffixes import SUFFIXES
 

@@ -11,7 +11,7 @@ from engine.readers.columnar.columnar_file import BATCH_ROWS
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.parquet_instants import to_schema, with_time_zones
 from engine.readers.columnar.spark_parquet import SparkColumns
-from engine.readers.stream import ArrowFileAdapter
+from engine.readers.text_stream import ArrowFileAdapter
 from engine.schema import TupleSchema
 from engine.suffixes import SUFFIXES
 

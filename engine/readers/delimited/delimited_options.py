@@ -7,7 +7,7 @@ from typing import Self
 from engine.options import Boolean, Choice, Integer, Text, option
 from engine.readers.lines import DEFAULT_MAX_LINE_BYTES
 from engine.readers.malformed_policy import MalformedPolicy
-from engine.readers.stream import UTF_8, to_encoding
+from engine.readers.text_stream import UTF_8, to_encoding
 from engine.suffixes import TEXT_DELIMITERS, compression_of, suffix_of
 
 MAX_MIN_FIELDS = 1000

@@ -10,7 +10,7 @@ from engine.readers.delimited.header import read_header
 from engine.readers.delimited.rows import ParsedRows, RowBlocks
 from engine.readers.lines import BLOCK_BYTES, LineBlocks
 from engine.readers.splits import split_by_bytes
-from engine.readers.stream import ByteStream
+from engine.readers.text_stream import ByteStream
 from engine.scan.reader import RowBatchReader, SourceFile
 from engine.schema import TupleSchema
 from engine.suffixes import SUFFIXES

@@ -13,7 +13,7 @@ from engine.readers.json_objects.object_blocks import open_objects
 from engine.readers.json_objects.object_parser import ObjectParser
 from engine.readers.lines import BLOCK_BYTES, Block
 from engine.readers.splits import split_by_bytes
-from engine.readers.stream import UTF_8
+from engine.readers.text_stream import UTF_8
 from engine.scan.reader import RowBatchReader, SourceFile
 from engine.schema import TupleSchema
 from engine.suffixes import SUFFIXES, compression_of

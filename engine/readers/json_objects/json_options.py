@@ -6,7 +6,7 @@ from enum import Enum
 from engine.options import Boolean, Choice, Integer, Text, option
 from engine.readers.lines import DEFAULT_MAX_LINE_BYTES
 from engine.readers.malformed_policy import MalformedPolicy
-from engine.readers.stream import UTF_8, to_encoding
+from engine.readers.text_stream import UTF_8, to_encoding
 
 
 class Layout(Enum):

@@ -5,7 +5,7 @@ import json
 
 from engine.readers.json_objects.json_options import JsonOptions, Layout
 from engine.readers.json_objects.values import skip_white_space
-from engine.readers.stream import TextStream
+from engine.readers.text_stream import TextStream
 from engine.scan.reader import SourceFile
 
 SCANNER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)

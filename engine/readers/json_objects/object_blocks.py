@@ -23,7 +23,7 @@ from engine.readers.json_objects.positions import ObjectPositions, RowPositions
 from engine.readers.json_objects.values import not_an_object, not_utf_8, skip_white_space, too_deep
 from engine.readers.lines import BLOCK_BYTES, Block, LineBlocks
 from engine.readers.reader_errors import FormatError, RowTooLongError
-from engine.readers.stream import TextStream
+from engine.readers.text_stream import TextStream
 from engine.scan.reader import SourceFile
 
 _TOO_LONG = "check for a bracket that is never closed, or increase the option"

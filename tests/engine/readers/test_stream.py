@@ -1,4 +1,4 @@
-"""The guarantees of ``engine.readers.stream``: compression, changed files and memory."""
+"""The guarantees of ``engine.readers.text_stream``: compression, changed files and memory."""
 
 import bz2
 import gzip

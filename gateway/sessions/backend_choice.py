@@ -7,7 +7,7 @@ from workspace.identifiers import record_name
 from workspace.records import SessionRecord
 
 
-class Routes:
+class BackendChoice:
     """The backends of sessions.
 
     Args:

@@ -1,7 +1,7 @@
 """Ends the sessions of a replica that have reached the idle timeout.
 
-:class:`gateway.sessions.session.Session` counts the idle time. :mod:`gateway.sessions.session_ends` decides what happens
-if the end fails.
+:class:`gateway.sessions.session.Session` counts the idle time. :mod:`gateway.sessions.session_ends` decides what
+happens if the end fails.
 """
 
 import asyncio

@@ -103,7 +103,7 @@ def _log_omitted(origin: Origin, count: int) -> None:
 
 def _log_thread_failure(failure: threading.ExceptHookArgs) -> None:
     """Log the error that ended a thread, unless it is the thread of the log."""
-    if failure.thread is None or failure.thread.name == THREAD_NAME:
+    if failure.thread is None or failure.thread.name == THREAD_NAME or failure.exc_type is SystemExit:
         threading.__excepthook__(failure)
     else:
         structlog.get_logger().error("thread_failed", thread=failure.thread.name, exc_info=failure.exc_value)

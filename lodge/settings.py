@@ -379,7 +379,7 @@ class ServeSettings(ReapSettings):
     )
     max_connections: Count = Field(
         4000,
-        description="The maximum number of connections of clients to each port. While it is reached, the gateway "
+        description="The maximum number of connections of clients to each port. From about this number, the gateway "
         "closes new connections. Default: 4000.",
     )
     max_connection_age: setting_types.Duration = Field(

@@ -32,7 +32,12 @@ class BackgroundThread:
         self.join()
 
     def start(self) -> None:
-        """Start the thread. Raises RuntimeError or MemoryError if the system cannot, and can then be called again."""
+        """Start the thread.
+
+        Raises:
+            RuntimeError: If the system cannot start it. The method can then be called again.
+            MemoryError: Likewise.
+        """
         self._thread.start()
 
     def is_alive(self) -> bool:

@@ -12,7 +12,7 @@ import asyncio
 import errno
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -92,27 +92,46 @@ def _add_port(server: aio.Server, address: str, credentials: grpc.ServerCredenti
 def reserved_port(address: str) -> Iterator[int]:
     """Reserve a port for this process, which can then listen on it several times.
 
-    The first socket listens without ``SO_REUSEPORT``, so another process cannot have a listener on the port, also if
-    both start at the same moment. A connection to this socket is closed at the end of the block.
+    The first socket listens without ``SO_REUSEPORT``, so two gateways cannot get the same port, also if both start at
+    the same moment. A connection to this socket is closed at the end of the block.
+
+    Not guaranteed: a process of the same OS user can listen on the port later, and then receives some of the
+    connections. Such a process can also read the files and the memory of the gateway.
 
     Raises:
         OSError: If the port is in use, or the host is not an address of this machine.
     """
     host, _, number = address.rpartition(":")
     port = int(number)
-    found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    error: OSError | None = OSError(errno.EADDRNOTAVAIL, "the host has no address")
     with ExitStack() as sockets:
-        for position, (family, kind, protocol, _, target) in enumerate(found):
+        for family, target in _socket_addresses(host):
             try:
-                reserved = sockets.enter_context(socket.socket(family, kind, protocol))
+                reserved = sockets.enter_context(socket.socket(family, socket.SOCK_STREAM))
                 reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 reserved.bind((target[0], port, *target[2:]))
                 reserved.listen(1)
                 reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            except OSError as error:
+            except OSError as found:
                 # A name can have addresses of a kind that the machine does not use, such as ``::1``. gRPC ignores them.
-                if error.errno not in _NOT_HERE or (port == 0 and position == len(found) - 1):
+                if found.errno not in _NOT_HERE:
                     raise
+                error = found
             else:
-                port = int(reserved.getsockname()[1])
+                port, error = int(reserved.getsockname()[1]), None
+        if error is not None:
+            raise error
         yield port
+
+
+def _socket_addresses(host: str) -> Iterable[tuple[socket.AddressFamily, Any]]:
+    """Return the addresses of a host, each once. A host without IPv6 listens on ``0.0.0.0`` instead of ``[::]``."""
+    hosts = [host.strip("[]")]
+    if host == "[::]" and not socket.has_dualstack_ipv6():
+        hosts = ["0.0.0.0"]  # noqa: S104 - as the operator has written
+    found = [
+        each
+        for name in hosts
+        for each in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    ]
+    return dict.fromkeys((family, target) for family, _, _, _, target in found)

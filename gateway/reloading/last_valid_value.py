@@ -5,16 +5,18 @@ Guarantees:
 1. If the new content cannot be read or is not valid, the previous value stays in use. The failure is reported when its
    reason is new.
 2. If the first read of a gateway that replaces another one fails, the gateway uses what the other one used last.
-3. Content that was refused is not parsed again, because this can take seconds of processor time.
+3. Content that ``parse`` has refused is not parsed again, because this can take seconds of processor time.
 """
 
 import math
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from gateway.reloading.source_memory import KeptSource, SourceMemory
+
+_MAX_REPORTED = 16
 
 _Content = TypeVar("_Content")
 _Value = TypeVar("_Value")
@@ -37,8 +39,8 @@ class Reading(Generic[_Content, _Value]):
         read_at: When the read began, in seconds of the monotonic clock of this host.
     """
 
-    content: _Content
-    value: _Value
+    content: _Content = field(repr=False)
+    value: _Value = field(repr=False)
     read_at: float
 
 
@@ -77,7 +79,7 @@ class LastValidValue(Generic[_Content, _Value]):
         self._report = report
         self._memory = memory or SourceMemory()
         self._repeat_seconds = repeat_seconds
-        self._reported_at = 0.0
+        self._reported: dict[str, float] = {}
         self._refused: tuple[_Content, str] | None = None
         self.problem = ""
         started = time.monotonic()
@@ -122,15 +124,17 @@ class LastValidValue(Generic[_Content, _Value]):
         """Use what :meth:`read` has returned last, and return whether the content has changed."""
         is_changed = reading.content is not self.current.content
         self.current, self.problem = reading, ""
+        self._reported.clear()
         return is_changed
 
     def fail(self, problem: str) -> None:
         """Note why the last read failed."""
         now = time.monotonic()
-        is_new = problem != self.problem or now - self._reported_at >= self._repeat_seconds
         self.problem = problem
-        if is_new:
-            self._reported_at = now
+        if now - self._reported.get(problem, -math.inf) >= self._repeat_seconds or problem not in self._reported:
+            if len(self._reported) >= _MAX_REPORTED:
+                self._reported.clear()
+            self._reported[problem] = now
             self._report(problem, self.current.value)
 
     def _accept(self, content: _Content, read_at: float) -> Reading[_Content, _Value]:

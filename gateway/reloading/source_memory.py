@@ -48,7 +48,7 @@ class SourceMemory:
         self._lock = threading.Lock()
 
     def of_former_gateway(self, name: Hashable) -> KeptSource | None:
-        """Return what the gateway before this one used last. None if there was no such gateway or source.
+        """Return what the gateway before this one used last.
 
         Args:
             name: The name of the source.
@@ -56,7 +56,10 @@ class SourceMemory:
         return self._former.get(name)
 
     def forget_former_gateway(self) -> None:
-        """Forget what the gateway before this one used, after all sources were read for the first time."""
+        """Forget what the gateway before this one used.
+
+        All sources were read for the first time.
+        """
         with self._lock:
             self._former = {}
 

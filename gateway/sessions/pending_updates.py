@@ -27,10 +27,12 @@ class PendingUpdate:
         record: The name of the session record.
         session: The session that this replica has to end. None if the replica failed to open the session, because the
             record may list the replica even so. The replica then only leaves the session.
+        is_idle: Whether the session has to end because it was idle.
     """
 
     record: RecordName
     session: Session | None = None
+    is_idle: bool = False
 
 
 class PendingUpdates:
@@ -43,17 +45,13 @@ class PendingUpdates:
     def __init__(self) -> None:
         self._updates: dict[tuple[RecordName, SessionUuid | None], PendingUpdate] = {}
 
-    def keep(self, update: PendingUpdate) -> None:
-        """Add an update."""
-        self._updates[_key(update)] = update
-
     @contextmanager
     def keep_on_failure(self, update: PendingUpdate) -> Iterator[None]:
         """Add the update to the pending updates if the block fails or is cancelled."""
         try:
             yield
         except BaseException:
-            self.keep(update)
+            self._updates[_key(update)] = update
             raise
 
     def all(self) -> Sequence[PendingUpdate]:

@@ -7,8 +7,8 @@ Guarantees:
 
 1. The session record is created before anything else that belongs to the session.
 2. A session does not time out while one of its requests is being processed or one of its operations runs at the
-   backend. Its idle time starts again after a lapse of the lease, and after an end that failed. A failure of the
-   storage keeps the requests of its client from every replica, and is no reason to end it.
+   backend. Its idle time starts again after a lapse of the lease, and if its end fails before it has begun. Such a
+   failure of the storage may keep the requests of its client from every replica.
 3. When this replica ends a session, the session ends for all replicas. The compare-and-swap of the session record
    decides which replica ends it, exactly once.
 4. A replica without a valid lease does not change session locations. It does not change session records either, except

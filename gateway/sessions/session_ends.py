@@ -1,8 +1,8 @@
 """The end of a session, and the leaving of one that another replica also serves.
 
 Before this replica ends a session, it stops serving it. A request that arrives before the end has finished waits, and
-then opens the session again. If the end fails, the replica retries it later. An idle session whose end fails is served
-again instead.
+then opens the session again. If the end fails, the replica retries it later. An idle session whose end has not begun is
+served again instead.
 """
 
 import time
@@ -13,7 +13,7 @@ import structlog
 
 from gateway.sessions.backend_calls import release_session
 from gateway.sessions.pending_updates import PendingUpdate, PendingUpdates
-from gateway.sessions.record_updates import IDLE, RecordUpdates
+from gateway.sessions.record_updates import IDLE, RecordUpdates, is_over
 from gateway.sessions.replica_lease import ReplicaLease
 from gateway.sessions.served_sessions import ServedSessions
 from gateway.sessions.session import NOT_JOINED, Session
@@ -94,8 +94,9 @@ class SessionEnds:
             known: The record of the session as it was read earlier. None if it was not read.
 
         Raises:
-            GatewayError: If the lease lapses, or the storage does not respond. The idle time then starts again,
-                because the same failure may have kept requests of the client from every replica.
+            GatewayError: If the lease lapses, or the storage does not respond. If the end has not begun, the replica
+                serves the session again later, with a new idle time. The same failure may have kept requests of the
+                client from every replica.
         """
         async with self._served.lock(session.record_name):
             if not session.is_idle(timeout_seconds) or self._served.find(session.key) is not session:
@@ -103,32 +104,47 @@ class SessionEnds:
             if not self._lease.has_joined(session):
                 return
             self._served.remove(session)
-            try:
+            with self._pending.keep_on_failure(PendingUpdate(session.record_name, session, is_idle=True)):
                 await self._end_or_leave(session, IDLE, known)
-            except BaseException:
-                session.lease_epoch = NOT_JOINED  # the record may have changed
-                session.last_active_seconds = time.monotonic()
-                self._served.add(session)
-                raise
 
     async def apply(self, update: PendingUpdate) -> None:
-        """Apply a pending update, unless this replica serves the session again. The caller holds the lock."""
+        """Apply a pending update, unless this replica serves the session again.
+
+        The caller holds the lock of the record.
+        """
         session, served = update.session, self._served.find_by_record(update.record)
         if served is not None and (session is None or session.uuid == served.uuid):
             return
         if session is None:
             await self._records.leave(update.record)
+        elif update.is_idle:
+            await self._serve_again(session)
         else:
             await self._end_or_leave(session, "retry of an earlier end")
 
+    async def _serve_again(self, session: Session) -> None:
+        """Serve a session again whose end as idle has failed.
+
+        If the end has begun, complete it. If another replica serves the session, leave it.
+        """
+        stored = await self._records.read(session)
+        if stored is None or is_over(stored):
+            await self._end_or_leave(session, "retry of an earlier end")
+        elif await self._records.is_shared(session):
+            await self._records.leave(session.record_name)
+        else:
+            session.lease_epoch = NOT_JOINED
+            session.last_active_seconds = time.monotonic()
+            self._served.add(session)
+
     async def _end_or_leave(self, session: Session, reason: str, known: StoredRecord | None = None) -> None:
-        """End a session for all replicas, or only leave it if another replica serves it."""
+        """End a session for all replicas, or leave it if another replica serves it."""
         if await self._records.end(session, reason, only_if_last=True, known=known):
             await release_session(session)
 
     @asynccontextmanager
     async def _ending(self, session: Session) -> AsyncIterator[None]:
-        """Stop serving a session, and run the block that ends it, without concurrent changes of the session."""
+        """Stop serving a session, and run the block that ends it under its lock."""
         with session.log_context():
             async with self._served.lock(session.record_name):
                 with self._stop_serving(session):

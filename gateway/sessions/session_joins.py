@@ -1,4 +1,6 @@
-"""The joining of sessions: this replica becomes a holder in the session record, and then serves the session.
+"""The joining of sessions.
+
+This replica becomes a holder in the session record, and then serves the session.
 
 This replica reads its lease epoch before it changes the record. If the lease lapses before the change, the session
 therefore stays fenced until the replica joins it again.
@@ -182,7 +184,9 @@ class SessionJoins:
         return [session for session in self._served.all() if session.lease_epoch != self._lease.epoch]
 
     async def rejoin(self, session: Session) -> None:
-        """Join a session again after a lapse of the lease. If the session no longer exists, stop serving it.
+        """Join a session again after a lapse of the lease.
+
+        If the session no longer exists, stop serving it.
 
         Raises:
             GatewayError: If the storage of session records does not respond.
@@ -197,7 +201,6 @@ class SessionJoins:
                 session.last_active_seconds = time.monotonic()  # requests of its client may have failed elsewhere
             else:
                 self._served.remove(session)
-                self._pending.keep(PendingUpdate(session.record_name, session))  # its end may not be complete
                 log.warning("session_lost", reason="the lease lapsed and the session was reaped")
 
     def _record_opening(self, session: Session, *, adopted: bool) -> None:

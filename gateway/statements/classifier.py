@@ -1,4 +1,6 @@
-"""Decides what happens to a statement: the backend executes it, with or without other names, or Lodge does.
+"""Decides what happens to a statement.
+
+The backend executes it, with or without other names, or Lodge does.
 
 Lodge executes a statement itself if the statement creates, changes or drops a temporary table, if it would change which
 table the name of a temporary table refers to, or if it concerns workspaces or the sessions of Lodge. All other

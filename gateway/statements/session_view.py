@@ -154,7 +154,7 @@ class SessionView:
         return PlanResolver(workspaces, record.tables, settings, scans, texts)
 
     def _execution_of_lodge(self) -> Execution:
-        """Return an execution that completes statements of other replicas, for no statement of a client."""
+        """Return an execution that completes statements of other replicas."""
         request = StatementRequest.of_principal(*self.session.key, str(uuid.uuid4()))
         return Execution(self.session, Operation(request), self.backend, SessionSettings())
 

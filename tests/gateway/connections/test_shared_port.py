@@ -1,6 +1,7 @@
 """Several servers on one port (gateway.connections.shared_port)."""
 
 import asyncio
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from statistics import median
@@ -79,3 +80,14 @@ def test_one_of_several_reservations_at_the_same_moment_succeeds() -> None:
     with ThreadPoolExecutor(8) as threads:
         for _ in range(20):
             assert sum(threads.map(reserve, range(8))) == 1
+
+
+def test_name_that_stands_for_an_address_twice_is_reserved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = socket.getaddrinfo
+
+    def twice(*arguments: object, **options: object) -> object:
+        return 2 * known(*arguments, **options)  # as with two lines in /etc/hosts
+
+    monkeypatch.setattr(socket, "getaddrinfo", twice)
+    with reserved_port("localhost:0") as port:
+        assert port

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from gateway.errors import GatewayError
 from tests.gateway.sessions.faulty_replica import (
     DEADLINE_SECONDS,
     OWN,
@@ -17,6 +18,8 @@ from tests.gateway.sessions.faulty_replica import (
     new_key,
     renew_until,
 )
+from workspace.identifiers import ReplicaId
+from workspace.record_changes import add_holder, update_record
 
 
 async def test_guarantee_6_opening_waits_until_the_session_is_left(replica: Replica) -> None:
@@ -73,6 +76,7 @@ async def test_guarantee_2_idle_session_whose_end_failed_is_idle_again_before_it
     replica.records.is_unavailable = True
     await replica.sessions.idle.end()
     replica.records.is_unavailable = False
+    await renew_until(replica, lambda: replica.sessions.find(session.key) is session, "the session is served again")
     await renew_until(replica, lambda: may_act(replica, session), "the session is joined again")
     await replica.sessions.idle.end()
     assert replica.sessions.find(session.key) is session, "no replica could serve a request of its client"
@@ -83,14 +87,28 @@ async def test_guarantee_2_idle_session_whose_end_failed_is_idle_again_before_it
 
 
 @pytest.mark.parametrize("replica", [3600.0], indirect=True)
-async def test_guarantee_2_idle_session_whose_end_has_no_answer_is_left(replica: Replica) -> None:
+async def test_guarantee_2_idle_session_whose_end_has_no_answer_is_not_served_again(replica: Replica) -> None:
     session = await replica.sessions.open(new_key())
     session.last_active_seconds -= 3600.0
     replica.records.loses_answers = True
     await replica.sessions.idle.end()
     replica.records.loses_answers = False
-    await renew_until(replica, lambda: not replica.sessions.all(), "the replica notices that the session has ended")
-    assert replica.holders() in ([], [set()])
+    with pytest.raises(GatewayError, match="SESSION_CLOSED"):
+        await replica.sessions.open(session.key)
+    await renew_until(replica, lambda: not replica.records.list(), "the end is completed")
+    assert not replica.sessions.all()
+
+
+@pytest.mark.parametrize("replica", [3600.0], indirect=True)
+async def test_guarantee_2_idle_session_whose_end_failed_is_left_to_a_replica_that_serves_it(replica: Replica) -> None:
+    session = await replica.sessions.open(new_key())
+    session.last_active_seconds -= 3600.0
+    replica.records.is_unavailable = True
+    await replica.sessions.idle.end()
+    replica.records.is_unavailable = False
+    update_record(replica.records, session.record_name, lambda record: add_holder(record, ReplicaId("r2")))
+    await renew_until(replica, lambda: replica.holders() == [{"r2"}], "the record no longer names this replica")
+    assert not replica.sessions.all()
 
 
 @pytest.mark.parametrize("replica", [3600.0], indirect=True)

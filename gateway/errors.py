@@ -68,6 +68,11 @@ SPARK_CONDITIONS: Mapping[str, SparkCondition] = MappingProxyType(
         ),
         "DATA_SOURCE_ALREADY_EXISTS": _condition("42710", "provider"),
         "EXPECT_VIEW_NOT_TABLE.NO_ALTERNATIVE": _condition("42809", "tableName", "operation"),
+        "INCOMPATIBLE_DATA_FOR_TABLE.CANNOT_FIND_DATA": _condition("KD000", "tableName", "colName"),
+        "INCOMPATIBLE_DATA_FOR_TABLE.EXTRA_STRUCT_FIELDS": _condition("KD000", "tableName", "colName", "extraFields"),
+        "INCOMPATIBLE_DATA_FOR_TABLE.STRUCT_MISSING_FIELDS": _condition(
+            "KD000", "tableName", "colName", "missingFields"
+        ),
         "INSERT_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS": _condition(
             "21S01", "tableName", "tableColumns", "dataColumns"
         ),

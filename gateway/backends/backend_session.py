@@ -6,10 +6,13 @@ request. :mod:`gateway.backends.backend_operations` has the guarantees of operat
 """
 
 import asyncio
+import json
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from google.rpc import error_details_pb2
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.types import StructType
 
@@ -21,10 +24,11 @@ from gateway.backends.session_channel import SessionChannel
 from gateway.backends.session_settings import SETTING_DEFAULTS, SessionSettings
 from gateway.blocking_work.request_pools import INLINE_BYTES
 from gateway.errors import BackendError, long_settings
-from gateway.messages.error_status import Metadata, condition_of
+from gateway.messages.error_status import Metadata, condition_of, error_info, session_gone_condition
 from gateway.messages.statement_request import StatementRequest
 
 _MAX_SETTINGS_BYTES = 65_536
+_NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 _KNOWN_ARTIFACT = "ARTIFACT_ALREADY_EXISTS"
 _ARTIFACT_CHUNK_BYTES = 32 * 1024
 
@@ -91,19 +95,26 @@ class BackendSession:
         return (await self._analyze(request)).input_files.files
 
     async def table_exists(self, unparsed_identifier: str) -> bool:
-        """Return whether Spark can resolve a table or view with the given name.
+        """Return whether Spark has a table or view with the given name.
+
+        A table whose files are broken exists too, and so does a view that reads a table that no longer exists.
+
+        Args:
+            unparsed_identifier: The name.
 
         Raises:
-            BackendError: If the call fails for another reason.
+            BackendError: If the backend cannot answer.
         """
-        relation = relations_pb2.Relation()
-        relation.read.named_table.unparsed_identifier = unparsed_identifier
+        request = self._analysis()
+        request.schema.plan.root.read.named_table.unparsed_identifier = unparsed_identifier
         try:
-            await self.analyze_schema(relation)
+            await self._analyze(request)
         except BackendError as error:
-            if condition_of(error.error) == "TABLE_OR_VIEW_NOT_FOUND":
-                return False
-            raise
+            info = error_info(tuple(error.error.trailing_metadata() or ()))
+            if info is None or session_gone_condition(error):
+                raise
+            if info.metadata.get("errorClass") == _NOT_FOUND:
+                return _relation_in(info) not in {"", _plain(unparsed_identifier)}
         return True
 
     async def database_exists(self, name: str) -> bool:
@@ -234,3 +245,14 @@ class BackendSession:
         )
         self._channel.note_session(response.server_side_session_id)
         return response
+
+
+def _relation_in(info: error_details_pb2.ErrorInfo) -> str:
+    """Return the relation that an error names, for comparison. Empty if it is not known."""
+    with suppress(ValueError, AttributeError):
+        return _plain(str(json.loads(info.metadata.get("messageParameters", "")).get("relationName", "")))
+    return ""
+
+
+def _plain(name: str) -> str:
+    return name.replace("`", "").lower()

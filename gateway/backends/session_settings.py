@@ -17,6 +17,7 @@ _DOUBLE_QUOTED_IDENTIFIERS = "spark.sql.ansi.doubleQuotedIdentifiers"
 _ESCAPED_STRING_LITERALS = "spark.sql.parser.escapedStringLiterals"
 _TIME_ZONE = "spark.sql.session.timeZone"
 _STORE_FORMAT = "store.format"
+_PARTITION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _FIRST_READERS = "spark.sql.sources.useV1SourceList"
 
 SETTING_DEFAULTS: Mapping[str, str] = {
@@ -26,6 +27,7 @@ SETTING_DEFAULTS: Mapping[str, str] = {
     _ESCAPED_STRING_LITERALS: "false",
     _TIME_ZONE: "UTC",
     _STORE_FORMAT: "parquet",
+    _PARTITION_OVERWRITE_MODE: "static",
     _FIRST_READERS: "avro,csv,json,kafka,orc,parquet,text",
 }
 """The settings to read from the backend, with their default values.
@@ -43,6 +45,7 @@ class SessionSettings:
         dialect: How Spark parses names and strings in SQL text.
         time_zone: The time zone in which strings are converted to timestamps.
         store_format: The storage format of new tables without a ``USING`` clause.
+        overwrites_partitions: Whether an insertion that overwrites rows replaces only the partitions that they name.
         first_readers: The formats that Spark reads with the first version of its readers. The columns ``_metadata`` are
             missing in the second version.
     """
@@ -51,6 +54,7 @@ class SessionSettings:
     dialect: Dialect = DEFAULT_DIALECT
     time_zone: str = "UTC"
     store_format: str = "parquet"
+    overwrites_partitions: bool = False
     first_readers: frozenset[str] = frozenset({"orc", "parquet"})
 
     @classmethod
@@ -67,6 +71,7 @@ class SessionSettings:
             ),
             time_zone=values[_TIME_ZONE],
             store_format=values[_STORE_FORMAT].strip().strip("'\"`").lower(),
+            overwrites_partitions=values[_PARTITION_OVERWRITE_MODE].strip().lower() == "dynamic",
             first_readers=frozenset(map(str.strip, values[_FIRST_READERS].lower().split(","))),
         )
 

@@ -17,7 +17,7 @@ from gateway.sql.name_syntax import parse_plan_name
 from gateway.tables import answers
 from gateway.tables.insertions import Insertion
 from gateway.tables.statement_context import StatementContext
-from gateway.tables.table_errors import no_data_frame_table, not_a_view, not_supported
+from gateway.tables.table_errors import no_data_frame_table, no_partition_overwrite, not_a_view, not_supported
 from gateway.tables.temporary_tables import TemporaryTables
 from gateway.tables.views import refuse_lasting_view
 from workspace.records import TemporaryTable
@@ -45,6 +45,7 @@ _CATALOG_CALLS = frozenset(
 )
 _SaveMethod = commands_pb2.WriteOperation.SaveTable.TableSaveMethod
 _Mode = commands_pb2.WriteOperation.SaveMode
+_OVERWRITE_MODE = "partitionoverwritemode"
 _NO_ROWS = build_batch_response(pa.table({}))
 _NEW_TABLE = "Create a new table of the rows with CREATE TEMPORARY TABLE ... AS SELECT."
 
@@ -95,7 +96,7 @@ class DataFrameCommands:
         elif kind == "merge_into_table_command":
             _refuse(context, command.merge_into_table_command.target_table_name, "MERGE INTO")
         elif kind == "write_stream_operation_start":
-            _refuse(context, command.write_stream_operation_start.table_name, "streaming writes")
+            self._check_stream(context, command.write_stream_operation_start)
         return None
 
     async def _check_view(self, context: StatementContext, view: commands_pb2.CreateDataFrameViewCommand) -> None:
@@ -104,6 +105,13 @@ class DataFrameCommands:
             raise self._tables.already_exists(target.name)
         if view.is_global and context.record.tables:
             await refuse_lasting_view(context, await context.resolve(view.input))
+
+    def _check_stream(self, context: StatementContext, stream: commands_pb2.WriteStreamOperationStart) -> None:
+        """Refuse a stream into a temporary table, or whose own view would replace the one of a table."""
+        _refuse(context, stream.table_name, "streaming writes")
+        table = _table(context, stream.query_name) if stream.format.lower() == "memory" else None
+        if table is not None:
+            raise self._tables.already_exists(table.name)
 
     async def _write(self, context: StatementContext, write: commands_pb2.WriteOperation) -> Runner | None:
         by_position = write.table.save_method == _SaveMethod.TABLE_SAVE_METHOD_INSERT_INTO
@@ -120,6 +128,10 @@ class DataFrameCommands:
                 "Use mode append, insertInto(overwrite=True), or drop the table first.",
             )
         _check_layout(context, write, table, by_position=by_position)
+        options = {key.lower(): value.lower() for key, value in write.options.items()}
+        mode = options.get(_OVERWRITE_MODE, "dynamic" if context.settings.overwrites_partitions else "static")
+        if write.mode == _Mode.SAVE_MODE_OVERWRITE and table.partition_columns and mode == "dynamic":
+            raise no_partition_overwrite(table.name)
         insertion = Insertion(
             table=table.name,
             query=await context.resolve(write.input),

@@ -5,17 +5,18 @@ ANSI store assignment.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql.connect.proto import relations_pb2
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from gateway.backends.session_settings import SessionSettings
 from gateway.errors import SparkError
 from gateway.sql.name_syntax import quote_name
 from gateway.stored_tables.table_plans import rename_columns
+from gateway.tables.nested_members import Members
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ def fit_columns(
         settings: The session settings, which determine how names are compared.
 
     Raises:
-        GatewayError: If the number of columns does not match, a column does not exist, or a column is listed twice.
+        GatewayError: If the number of columns or of members of a struct does not match, a column or a member does not
+            exist, or a column is listed twice.
     """
     names = list(query.names if insertion.by_name else insertion.columns or table.names)
     if len(names) != len(query.names):
@@ -82,7 +84,27 @@ def fit_columns(
             f"The insertion into table [{insertion.table}] lists a column twice: {_join(names)}. List each once.",
             columnName=quote_name(twice),
         )
-    return _convert(rename_columns(insertion.query, found), table)
+    types = [
+        Members(insertion.table, (name,), insertion.by_name, settings).rename(field.dataType, table[name].dataType)
+        for name, field in zip(found, query.fields, strict=True)
+    ]
+    rows = rename_columns(insertion.query, found)
+    changed = {name: new for name, new, old in zip(found, types, query.fields, strict=True) if new != old.dataType}
+    if changed:
+        rows = _rename_members(rows, changed)
+    return _convert(rows, table)
+
+
+def _rename_members(rows: relations_pb2.Relation, changed: Mapping[str, DataType]) -> relations_pb2.Relation:
+    """Return the rows, with columns of the given types, which differ only in the names of members."""
+    renamed = relations_pb2.Relation()
+    renamed.with_columns.input.CopyFrom(rows)
+    for name, new in changed.items():
+        column = renamed.with_columns.aliases.add()
+        column.name.append(name)
+        column.expr.cast.expr.unresolved_attribute.unparsed_identifier = quote_name(name)
+        column.expr.cast.type.CopyFrom(pyspark_types_to_proto_types(new))
+    return renamed
 
 
 def _convert(relation: relations_pb2.Relation, table: StructType) -> relations_pb2.Relation:

@@ -160,6 +160,8 @@ class SqlCommands:
                 f"{statement.unsupported} in {operation}",
                 "Specify all columns by position, by name (BY NAME) or in a list.",
             )
+        if statement.overwrite and table.partition_columns and sql.context.settings.overwrites_partitions:
+            raise table_errors.no_partition_overwrite(table.name)
         insertion = Insertion(
             table=table.name,
             query=await sql.query(statement),

@@ -78,6 +78,15 @@ def not_supported(name: str, operation: str, way_out: str) -> GatewayError:
     )
 
 
+def no_partition_overwrite(name: str) -> GatewayError:
+    """Return the error for an insertion that would replace only some partitions of a table."""
+    return not_supported(
+        name,
+        "overwriting only the partitions of the new rows",
+        "Set spark.sql.sources.partitionOverwriteMode to static to replace all rows of the table.",
+    )
+
+
 def variable_in_name(name: str) -> GatewayError:
     """Return the error for a new table whose name contains a variable, which Spark would replace."""
     return GatewayError(

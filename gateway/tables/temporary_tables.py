@@ -304,7 +304,10 @@ class TemporaryTables:
         backend = execution.backend
         if not await backend.table_exists(qualify_with_session(name)):
             return
-        files = await backend.list_input_files(build_session_table(name))
+        try:
+            files = await backend.list_input_files(build_session_table(name))
+        except BackendError as error:  # Spark cannot analyze the view, so it does not read files of Lodge
+            raise self.already_exists(name) from error
         is_left_over = any(f"/{execution.session.uuid}/" in file for file in files)
         views = {comparable_name(view) for view in views_in(await backend.explain(build_session_table(name)))}
         if not is_left_over or views != {comparable_name(name)}:

@@ -299,9 +299,11 @@ def test_statement_of_spark_can_be_interrupted(spark, wait_until):
 
 def test_plan_too_deep_for_the_decoder_passes(echo):
     _, channel = echo
-    plan = b"\x08\x01"
+    relation = b"\x7a\x00"  # a range
     for _ in range(300):
-        plan = b"\x0a" + varint(len(plan)) + plan
+        limit = b"\x0a" + varint(len(relation)) + relation
+        relation = b"\x42" + varint(len(limit)) + limit
+    plan = b"\x0a" + varint(len(relation)) + relation
     request = head() + b"\x1a" + varint(len(plan)) + plan
     call = channel.unary_stream(SERVICE + "ExecutePlan")(request)
     assert next(call) == request

@@ -110,3 +110,12 @@ def test_catalog_calls_do_not_change_table(table):
     assert catalog.dropGlobalTempView("t") is False
     assert catalog.tableExists("t")
     assert catalog.tableExists("dfs.tmp.t")
+
+
+def test_stream_into_memory_does_not_replace_a_table(client):
+    client.run("create temporary table t as select 1 a")
+    stream = client.spark.readStream.format("rate").load().writeStream.format("memory")
+    client.refuses(lambda: stream.queryName("t").start(), "TABLE_OR_VIEW_ALREADY_EXISTS", "42P07")
+    assert client.rows("select * from t") == [(1,)]
+    query = stream.queryName("other").start()
+    query.stop()

@@ -1,6 +1,9 @@
 """``DROP TABLE`` [temporary-tables §4.3, §5.1.8]."""
 
 import json
+from contextlib import suppress
+
+from pyspark.errors import AnalysisException
 
 
 def test_drop_answers_ok_and_summary(client):
@@ -94,3 +97,19 @@ def test_creation_drop_and_session_end_are_logged(lodge, connect, wait_until):
         return {line.get("message") for line in lines}
 
     wait_until(lambda: expected <= messages(), "the log has the creation, the drop and the session end")
+
+
+def test_drop_reaches_tables_and_views_that_spark_cannot_analyze(client):
+    spark = client.spark
+    client.run("create table base (a int, b int) using parquet")
+    client.run("create or replace view lost as select a, b from base")
+    client.run("create or replace temporary view local as select a from base")
+    client.run("drop table base")
+    for name in ("lost", "local"):
+        with suppress(AnalysisException):  # Spark's own answer for a view
+            client.run(f"drop table if exists {name}")
+        client.run(f"drop view if exists {name}")
+        assert not spark.catalog.tableExists(name), name
+    client.run("drop table if exists missing")
+    client.run("create temporary table local as select 1 a")
+    assert client.rows("select * from local") == [(1,)]

@@ -103,3 +103,23 @@ def test_empty_partitioned_table_keeps_columns_and_takes_rows(client):
     assert client.sorted("select id from t") == [(0,), (2,)]
     client.run("truncate table t")
     assert client.rows("select * from t") == []
+
+
+def test_overwriting_single_partitions_is_refused_and_keeps_the_others(client):
+    client.run("create temporary table t partition by (p) as select id a, id % 2 p from range(4)")
+    added = client.spark.createDataFrame([(9, 1)], "a long, p long")
+    refused = ("LODGE_TEMPORARY_TABLE_OPERATION", "0A000", "partitionOverwriteMode")
+    client.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        client.refuses("insert overwrite t values (9, 1)", *refused)
+        client.refuses(lambda: added.write.insertInto("t", overwrite=True), *refused)
+        client.run("insert into t values (9, 1)")
+        client.run("truncate table t")
+        assert client.rows("select * from t") == []
+    finally:
+        client.unset("spark.sql.sources.partitionOverwriteMode")
+    client.run("insert into t values (1, 0)")
+    writer = added.write.option("partitionOverwriteMode", "dynamic")
+    client.refuses(lambda: writer.insertInto("t", overwrite=True), *refused)
+    client.run("insert overwrite t values (9, 1)")
+    assert client.rows("select * from t") == [(9, 1)]

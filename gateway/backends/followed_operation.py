@@ -5,7 +5,7 @@ the operation, when to send the plan again, and when to give up.
 """
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql.connect.proto import base_pb2
@@ -26,6 +26,7 @@ START_SECONDS = 30.0
 _MAX_MESSAGES = 1_000  # without rows, and the following number in each second; Spark sends one in two seconds
 _MAX_MESSAGES_A_SECOND = 10
 _MAX_METRICS = 1_000
+_MAX_METRIC_BYTES = 16 * 1024 * 1024
 _MAX_NAME_CHARACTERS = 1024 * 1024  # the names of all observed metrics
 _MAX_ID_CHARACTERS = 1024
 _KNOWN_OPERATION = "INVALID_HANDLE.OPERATION_ALREADY_EXISTS"
@@ -42,11 +43,13 @@ class ExecutionResult:
         observed: The first value of each observed metric, by name.
         server_side_session_id: The session id that the backend generated.
         answer: The result of a SQL command. Empty for other plans.
+        metrics: The observed metrics, with all their values.
     """
 
     observed: dict[str, int]
     server_side_session_id: str
     answer: base_pb2.ExecutePlanResponse = field(default_factory=base_pb2.ExecutePlanResponse)
+    metrics: Sequence[base_pb2.ExecutePlanResponse.ObservedMetrics] = ()
 
 
 @dataclass(slots=True)
@@ -74,7 +77,8 @@ class FollowedOperation:
     _begun: float = 0.0
     _messages: int = 0
     _name_characters: int = 0
-    _observed: dict[str, int] = field(default_factory=dict)
+    _metrics: dict[str, base_pb2.ExecutePlanResponse.ObservedMetrics] = field(default_factory=dict)
+    _metric_bytes: int = 0
     _server_side_session_id: str = ""
     _answer: base_pb2.ExecutePlanResponse = field(default_factory=base_pb2.ExecutePlanResponse)
 
@@ -127,13 +131,13 @@ class FollowedOperation:
             False if the backend has sent more messages, or longer names, than Spark would.
         """
         self._messages += self.on_rows is None or not response.arrow_batch.row_count
-        observed = len(self._observed) + len(response.observed_metrics)
+        observed = len(self._metrics) + len(response.observed_metrics)
         self._name_characters += sum(len(metrics.name) for metrics in response.observed_metrics)
         longest_id = max(len(response.response_id), len(response.server_side_session_id))
         if self._name_characters > _MAX_NAME_CHARACTERS or longest_id > _MAX_ID_CHARACTERS:
             return False
         allowed = _MAX_MESSAGES + _MAX_MESSAGES_A_SECOND * (time.monotonic() - self._begun)
-        if self._messages > allowed or observed > _MAX_METRICS:
+        if self._messages > allowed or observed > _MAX_METRICS or self._metric_bytes > _MAX_METRIC_BYTES:
             return False
         self.plan = self._failing_since = None
         if response.response_id:
@@ -141,7 +145,8 @@ class FollowedOperation:
         self._server_side_session_id = response.server_side_session_id or self._server_side_session_id
         for metrics in response.observed_metrics:
             if metrics.values:
-                self._observed[metrics.name] = metrics.values[0].long
+                self._metrics[metrics.name] = metrics
+                self._metric_bytes += metrics.ByteSize()
         if response.HasField("sql_command_result"):
             self._answer.sql_command_result.CopyFrom(response.sql_command_result)
         self.is_complete = response.HasField("result_complete")
@@ -149,4 +154,5 @@ class FollowedOperation:
 
     def result(self) -> ExecutionResult:
         """Return the result of the operation."""
-        return ExecutionResult(self._observed, self._server_side_session_id, self._answer)
+        observed = {name: metrics.values[0].long for name, metrics in self._metrics.items()}
+        return ExecutionResult(observed, self._server_side_session_id, self._answer, tuple(self._metrics.values()))

@@ -75,6 +75,7 @@ class Operation:
     Attributes:
         is_finished: Whether the operation has ended, either with a result or with an error.
         executes: Whether this replica executes the statement. Otherwise, the operation waits for another replica.
+        observed: The metrics that the query of the statement has observed.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Operation:
         self._is_answered = self._has_responded = False
         self.is_finished = False
         self.executes = True
+        self.observed: Sequence[base_pb2.ExecutePlanResponse.ObservedMetrics] = ()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._interrupted = False
@@ -222,6 +224,10 @@ class Operation:
             response.MergeFrom(each)
             if each.ListFields():
                 self._add(response)
+        if self.observed:
+            metrics = self._response()
+            metrics.observed_metrics.extend(self.observed)
+            self._add(metrics)
         if self.is_reattachable:
             complete = self._response()
             complete.result_complete.SetInParent()

@@ -51,7 +51,7 @@ from gateway.operations.responses import Response, build_row_response
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.stored_tables.storage_formats import find_storage_format
-from gateway.stored_tables.table_plans import decode_schema, to_spark_path
+from gateway.stored_tables.table_plans import ROWS_WRITTEN, decode_schema, to_spark_path
 from gateway.tables.background import BackgroundTasks, run_to_completion
 from gateway.tables.changes import (
     begin_once,
@@ -305,6 +305,7 @@ class StatementExecutor:
     ) -> None:
         session, locations = execution.session, self._storage.locations
         execution.operation.server_side_session_id = result.server_side_session_id
+        execution.operation.observed = [each for each in result.metrics if each.name != ROWS_WRITTEN]
         self._require_lease(session)
         try:
             size_bytes = await self._storage.run_slow(locations.size_bytes, session.uuid, write.directory)

@@ -1,6 +1,8 @@
 """Writes of DataFrames into temporary tables, and calls of the catalog."""
 
 import pytest
+from pyspark.sql.connect import functions as sf
+from pyspark.sql.connect.observation import Observation
 
 OPERATION = ("LODGE_TEMPORARY_TABLE_OPERATION", "0A000", "Temporary table [t] does not support")
 
@@ -119,3 +121,16 @@ def test_stream_into_memory_does_not_replace_a_table(client):
     assert client.rows("select * from t") == [(1,)]
     query = stream.queryName("other").start()
     query.stop()
+
+
+def test_observed_metrics_of_an_insertion_reach_the_client(client):
+    client.run("create temporary table t (a long)")
+    for write in (
+        lambda frame: frame.write.insertInto("t"),
+        lambda frame: frame.write.mode("append").saveAsTable("t"),
+        lambda frame: frame.writeTo("t").append(),
+    ):
+        observed = Observation("o")
+        rows = client.spark.range(5).toDF("a").observe(observed, sf.count(sf.lit(1)).alias("rows"), sf.max("a"))
+        write(rows)
+        assert observed.get == {"rows": 5, "max(a)": 4}

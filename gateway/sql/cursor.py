@@ -68,6 +68,10 @@ class Cursor:
         """Offset after the token before the current token."""
         return self._tokens[self.position - 1].end
 
+    def text_from(self, start: int) -> str:
+        """Return the text from an offset to the end of the token before the current token."""
+        return self._sql[start : self.previous_end]
+
     def all_tokens(self) -> Sequence[Token]:
         self._tokens.extend(self._source)
         return self._tokens

@@ -71,6 +71,7 @@ def parse_insert(cursor: Cursor, *, is_after_with: bool = False) -> Insert | Non
     name = None if overwrite is None else cursor.take_name()
     if name is None or overwrite is None or cursor.current is None:
         return None
+    partition = () if evolves or cursor.keyword() != "PARTITION" else _parse_partition(cursor)
     unsupported = "WITH SCHEMA EVOLUTION" if evolves else _find_unsupported_clause(cursor)
     columns, by_name = None, False
     if unsupported is None:
@@ -86,6 +87,7 @@ def parse_insert(cursor: Cursor, *, is_after_with: bool = False) -> Insert | Non
         clause_span=(start, clause_end),
         end=cursor.end,
         unsupported=unsupported,
+        partition=partition,
     )
 
 
@@ -131,6 +133,44 @@ def _find_unsupported_clause(cursor: Cursor) -> str | None:
     if cursor.keyword() == "REPLACE":
         return f"REPLACE {cursor.keyword(1)}".rstrip()
     return None
+
+
+def _parse_partition(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
+    """Step over a ``PARTITION`` clause whose values are literals.
+
+    Returns:
+        The columns and their values. Empty for any other clause, which the cursor does not step over.
+    """
+    start = cursor.position
+    cursor.take("PARTITION")
+    found: list[tuple[str, str | None]] = []
+    if cursor.take_symbol("("):
+        while (name := cursor.take_part()) is not None:
+            value = _take_literal(cursor) if cursor.take_symbol("=") else None
+            found.append((name, value))
+            if value != "" and cursor.take_symbol(")"):
+                return tuple(found)
+            if value == "" or not cursor.take_symbol(","):
+                break
+    cursor.position = start
+    return ()
+
+
+def _take_literal(cursor: Cursor) -> str:
+    """Step over a literal, and return its text. Empty if there is none."""
+    first = cursor.current
+    start = cursor.position
+    if first is None:
+        return ""
+    if cursor.take_any("NULL", "TRUE", "FALSE") == "":
+        if cursor.take_any("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME", "X") == "":
+            cursor.take_symbol("-")
+        last = cursor.current
+        if last is None or last.kind not in {TokenKind.STRING, TokenKind.NUMBER}:
+            cursor.position = start
+            return ""
+        cursor.position += 1
+    return cursor.text_from(first.start)
 
 
 def _parse_columns(cursor: Cursor) -> tuple[str, ...] | None:

@@ -143,6 +143,8 @@ class Insert:
             unexpected word. None if the statement is supported. If this attribute is set, there is no query, and
             clauses after the unsupported clause may be missing from the attributes.
         other_names: The names of the other tables in ``FROM … INSERT … INSERT …``.
+        partition: The columns in the ``PARTITION`` clause, each with the text of its value. None for a column whose
+            values are in the rows.
     """
 
     name: TableName
@@ -153,6 +155,7 @@ class Insert:
     end: int
     unsupported: str | None
     other_names: tuple[TableName, ...] = ()
+    partition: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ ANSI store assignment.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql.connect.proto import relations_pb2
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
@@ -29,6 +29,8 @@ class Insertion:
         columns: The column list of the statement, in the order of the query's columns. None without a column list.
         by_name: Whether columns are matched by name instead of by position.
         overwrite: Whether the new rows replace all rows of the table.
+        partition: The columns of the ``PARTITION`` clause, each with the SQL text of its value. None for a column that
+            the query contains after the columns that are not in the clause.
     """
 
     table: str
@@ -36,6 +38,7 @@ class Insertion:
     columns: Sequence[str] | None = None
     by_name: bool = False
     overwrite: bool = False
+    partition: Mapping[str, str | None] = field(default_factory=dict)
 
 
 def fit_columns(
@@ -55,7 +58,10 @@ def fit_columns(
         GatewayError: If the number of columns or of members of a struct does not match, a column or a member does not
             exist, or a column is listed twice.
     """
-    names = list(query.names if insertion.by_name else insertion.columns or table.names)
+    clause = {settings.comparable_name(name): text for name, text in insertion.partition.items()}
+    of_query = [name for name in table.names if settings.comparable_name(name) not in clause]
+    of_query += [name for name in table.names if clause.get(settings.comparable_name(name), "") is None]
+    names = list(query.names if insertion.by_name else insertion.columns or of_query)
     if len(names) != len(query.names):
         kind = "NOT_ENOUGH" if len(query.names) < len(names) else "TOO_MANY"
         raise SparkError(
@@ -77,7 +83,8 @@ def fit_columns(
             proposal=_join(table.names),
         )
     found = [name for name in own if name is not None]
-    twice = next((name for name, count in Counter(found).items() if count > 1), None)
+    constant = {known[name]: text for name, text in clause.items() if text is not None}
+    twice = next((name for name, count in Counter([*found, *constant]).items() if count > 1), None)
     if twice is not None:
         raise SparkError(
             "COLUMN_ALREADY_EXISTS",
@@ -92,6 +99,8 @@ def fit_columns(
     changed = {name: new for name, new, old in zip(found, types, query.fields, strict=True) if new != old.dataType}
     if changed:
         rows = _rename_members(rows, changed)
+    if constant:
+        rows = _add_constants(rows, constant, table)
     return _convert(rows, table)
 
 
@@ -105,6 +114,20 @@ def _rename_members(rows: relations_pb2.Relation, changed: Mapping[str, DataType
         column.expr.cast.expr.unresolved_attribute.unparsed_identifier = quote_name(name)
         column.expr.cast.type.CopyFrom(pyspark_types_to_proto_types(new))
     return renamed
+
+
+def _add_constants(
+    rows: relations_pb2.Relation, constant: Mapping[str, str], table: StructType
+) -> relations_pb2.Relation:
+    """Return the rows with the columns of a ``PARTITION`` clause, cast to the types of the table."""
+    added = relations_pb2.Relation()
+    added.with_columns.input.CopyFrom(rows)
+    for name, text in constant.items():
+        column = added.with_columns.aliases.add()
+        column.name.append(name)
+        column.expr.cast.expr.expression_string.expression = text
+        column.expr.cast.type.CopyFrom(pyspark_types_to_proto_types(table[name].dataType))
+    return added
 
 
 def _convert(relation: relations_pb2.Relation, table: StructType) -> relations_pb2.Relation:

@@ -83,7 +83,8 @@ def no_partition_overwrite(name: str) -> GatewayError:
     return not_supported(
         name,
         "overwriting only the partitions of the new rows",
-        "Set spark.sql.sources.partitionOverwriteMode to static to replace all rows of the table.",
+        "Overwrite all rows of the table, without values in PARTITION and with the setting "
+        "spark.sql.sources.partitionOverwriteMode=static.",
     )
 
 

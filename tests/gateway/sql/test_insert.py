@@ -62,8 +62,8 @@ def test_by_name() -> None:
 @pytest.mark.parametrize(
     ("sql", "unsupported"),
     [
-        ("insert into t partition (a = 1) select 1", "PARTITION"),
-        ("insert overwrite t partition (a) if not exists select 1", "PARTITION"),
+        ("insert into t partition (a = b) select 1", "PARTITION"),
+        ("insert overwrite t partition (a) if not exists select 1", "IF NOT EXISTS"),
         ("insert into t if not exists select 1", "IF NOT EXISTS"),
         ("insert into t with (k = 1) select 1", "WITH (...)"),
         ("insert into t replace where a = 1 select 1", "REPLACE WHERE"),
@@ -126,3 +126,25 @@ def test_end_is_after_the_last_token(pieces: list[str]) -> None:
     sql = "insert into t select " + "".join(pieces)
     found = [token for token in tokenize(sql) if not token.is_symbol(";")]
     assert parse(sql).end == found[-1].end or found[-1].kind is TokenKind.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("clause", "expected"),
+    [
+        ("(a = 1)", (("a", "1"),)),
+        ("(a = -1.5, `b c`)", (("a", "-1.5"), ("b c", None))),
+        ("(a = 'x;', b = null, c = date '2020-01-01', d = X'FF')", None),
+        ("(a)", (("a", None),)),
+        ("(a = 1 + 1)", ()),
+        ("(a = f(1))", ()),
+        ("(a = :p)", ()),
+        ("(a = 1", ()),
+        ("()", ()),
+    ],
+)
+def test_partition_clause_has_literals(clause, expected):
+    statement = parse_statement(f"insert into t partition {clause} select 1")
+    if expected is None:
+        expected = (("a", "'x;'"), ("b", "null"), ("c", "date '2020-01-01'"), ("d", "X'FF'"))
+    assert statement.partition == expected
+    assert (statement.unsupported is None) == bool(expected)

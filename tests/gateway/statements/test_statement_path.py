@@ -3,7 +3,8 @@
 A profiler notes the asynchronous functions of the gateway that one call enters, each when it is entered first. This is
 the order in which a reader meets them. Functions without ``await`` are left out, because they decide or convert
 something for their caller, and a reader can trust their names. A stay is a sequence of functions in one module. A
-return is a stay in a module in which the reader has been before.
+return is a stay in a module in which the reader has been before. The limits leave room for a few steps that a call
+takes only if it has to wait.
 """
 
 import json
@@ -62,7 +63,7 @@ def gateway(start_lodge: Callable[..., LodgeProcess], spark_server: str) -> Lodg
 
 @pytest.mark.parametrize(
     ("sql", "most_stays", "most_returns"),
-    [("select 1", 27, 9), ("create temporary table t as select 1 as a", 72, 36)],
+    [("select 1", 29, 11), ("create temporary table t as select 1 as a", 82, 44)],
 )
 def test_path_of_a_statement_is_short(
     gateway: LodgeProcess,

@@ -15,7 +15,7 @@ from pyspark.sql.connect.proto import base_pb2
 
 from gateway.auditing.audit import Contents
 from gateway.errors import GatewayError
-from gateway.messages.deep_messages import decode_message
+from gateway.messages.deep_messages import decode_into
 from gateway.sql.named_objects import find_named_objects
 
 MAX_REQUEST_BYTES = 64 * 1024
@@ -46,7 +46,7 @@ def read_contents(request: bytes, *, with_text: bool) -> Contents:
     """
     message = base_pb2.ExecutePlanRequest()
     try:
-        decode_message(message, request)
+        decode_into(message, request)
     except (DecodeError, GatewayError):
         return Contents(is_complete=False)
     return _Reader(with_text).read(message.plan)

@@ -6,6 +6,7 @@ Source: [architecture "Gateway"], [spark-connect-proto base.proto].
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from grpc import aio
 from pyspark.sql.connect.proto import base_pb2
@@ -155,8 +156,8 @@ class StatementCalls:
 
     async def analyze_plan(self, call: Call) -> bytes:
         data = call.request.data
-        statement = StatementRequest(call.key.client_session_id, call.request.user_context)
-        view = self._views.of(call.existing, lambda: statement, call.context)
+        read_request = partial(StatementRequest, call.key.client_session_id, call.request.user_context)
+        view = self._views.of(call.existing, read_request, call.context)
         resolved = await self._resolution.resolve_analysis(call.key, data, view.resolver)
         answer = await forward_unary(call.backend, call.method, resolved.data, call.context)
         if not resolved.scans:

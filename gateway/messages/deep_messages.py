@@ -10,13 +10,13 @@ Guarantees:
 2. A message in which a single field, or a oneof, occurs twice is refused, because decoders read it differently.
 3. Each byte is read at most ``MAX_DEPTH / 64 + log2(size)`` times, wherever the deep parts are.
 
-A deep message can be put into another one only with ``CopyFrom``. An argument of a constructor, ``MergeFrom``,
-``append`` and ``extend`` decode it again.
+A deep message can be put into another one only with ``CopyFrom``, or with :func:`append_copies`. An argument of a
+constructor, ``MergeFrom``, ``append`` and ``extend`` decode it again.
 
 Source: Spark's ``spark.connect.grpc.marshallerRecursionLimit``, [protobuf-encoding].
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +54,7 @@ class _Part:
         return not self.is_main or self.depth % _LEVELS == 0
 
 
-def decode_message(message: Message, data: bytes) -> None:
+def decode_into(message: Message, data: bytes) -> None:
     """Decode a message of any depth into an empty message.
 
     Raises:
@@ -68,6 +68,12 @@ def decode_message(message: Message, data: bytes) -> None:
             raise _too_deep()
         if not (part.is_tried and _decode(part, data)):
             pending += _divide(part, data)
+
+
+def append_copies(container: Any, messages: Iterable[Message]) -> None:
+    """Append copies of messages of any depth to a repeated field."""
+    for each in messages:
+        container.add().CopyFrom(each)
 
 
 def _decode(part: _Part, data: bytes) -> bool:

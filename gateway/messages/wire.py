@@ -103,7 +103,7 @@ def read_fields(data: bytes, start: int = 0, end: int | None = None, *, max_fiel
 def count_fields(data: bytes, kind: Descriptor, maximum: int) -> int:
     """Return the number of fields in a message and in the messages that it contains.
 
-    Messages below :data:`MAX_DEPTH` count as one field. Eight packed values count as one field.
+    A message that is nested more deeply than :data:`MAX_DEPTH` counts as one field. So do eight packed values.
 
     Raises:
         GatewayError: If there are more fields than the maximum, or the bytes are not canonical.

@@ -32,6 +32,7 @@ from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, r
 from engine.errors import ScanOptionError
 from engine.scan_source import FORMAT, PLANNED, SOURCE_OPTIONS, ScanSource
 from gateway.errors import GatewayError, SparkError
+from gateway.messages.deep_messages import append_copies
 from gateway.names.catalog_calls import resolve_catalog_call
 from gateway.names.embedded_statements import TextPlace
 from gateway.names.name_lookup import ONE_PATH, NameLookup
@@ -207,8 +208,7 @@ class _PlanResolution:
         if inner.root.WhichOneof("rel_type") != "sql":
             return False
         outer.root.CopyFrom(inner.root)
-        for reference in inner.references:
-            outer.references.add().CopyFrom(reference)
+        append_copies(outer.references, inner.references)
         return True
 
     def _resolve_named_table(self, relation: relations_pb2.Relation) -> bool:

@@ -21,13 +21,13 @@ from typing import TypeVar, cast
 import zstandard
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
-from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
+from pyspark.sql.connect.proto import base_pb2
 
 from gateway.blocking_work.request_pools import INLINE_BYTES, MAX_FIELDS, RequestPools
 from gateway.errors import GatewayError, SparkError, invalid_request
-from gateway.messages import deep_messages
+from gateway.messages.deep_messages import decode_into
 from gateway.messages.requests import Request
-from gateway.messages.wire import LENGTH, VARINT, Field, count_fields, read_fields
+from gateway.messages.wire import LENGTH, VARINT, Field, count_fields, encode_field, read_fields
 from gateway.sql.sql_texts import SqlTexts
 
 _MAX_PLAN_FIELDS = 64
@@ -36,6 +36,7 @@ _MAX_UNKNOWN_BYTES = 4096
 _ROOT, _COMMAND = base_pb2.Plan.ROOT_FIELD_NUMBER, base_pb2.Plan.COMMAND_FIELD_NUMBER
 _COMPRESSED = base_pb2.Plan.COMPRESSED_OPERATION_FIELD_NUMBER
 _Operation = base_pb2.Plan.CompressedOperation
+_FIELD_OF_OPERATION = {_Operation.OP_TYPE_RELATION: _ROOT, _Operation.OP_TYPE_COMMAND: _COMMAND}
 _WIRE_TYPES = {
     _Operation.DATA_FIELD_NUMBER: LENGTH,
     _Operation.OP_TYPE_FIELD_NUMBER: VARINT,
@@ -160,7 +161,7 @@ class PlanDecoder:
         """
         if plan.compressed is not None:
             return await self._decompress(plan.data, plan.compressed, plan.size_bytes)
-        decoded = await self._decode(base_pb2.Plan, bytes(plan.data))
+        decoded = await self._decode(base_pb2.Plan, plan.data)
         return DecodedPlan(decoded, plan.size_bytes)
 
     async def encode(self, decoded: DecodedPlan) -> bytes:
@@ -240,38 +241,36 @@ class PlanDecoder:
     def _decompressor(self) -> zstandard.ZstdDecompressor:
         return zstandard.ZstdDecompressor(max_window_size=max(self._pools.max_plan_bytes, 1024 * 1024))
 
-    async def _decode(self, kind: type[_Request], data: bytes) -> _Request:
+    async def _decode(self, kind: type[_Request], encoded: bytes | memoryview) -> _Request:
         try:
-            return await self._pools.decode(len(data), _decode_shallow, kind, data)
+            return await self._pools.decode(len(encoded), _decode_shallow, kind, encoded)
         except DecodeError:
-            return await self._pools.plans.run(_decode_deep, kind, data)
+            return await self._pools.plans.run(_decode_deep, kind, encoded)
 
     async def _decompress(
         self, compressed: bytes | memoryview, header: base_pb2.Plan.CompressedOperation, size_bytes: int
     ) -> DecodedPlan:
-        data = await self._pools.decode(size_bytes, self._read_frame, compressed, size_bytes)
-        plan = base_pb2.Plan()
-        if header.op_type == _Operation.OP_TYPE_RELATION:
-            plan.root.CopyFrom(await self._decode(relations_pb2.Relation, data))
-        elif header.op_type == _Operation.OP_TYPE_COMMAND:
-            plan.command.CopyFrom(await self._decode(commands_pb2.Command, data))
-        else:
-            raise invalid_request("the compressed plan is neither a relation nor a command")
-        return DecodedPlan(plan, len(data), header)
+        encoded = await self._pools.decode(size_bytes, self._read_frame, compressed, header, size_bytes)
+        return DecodedPlan(await self._decode(base_pb2.Plan, encoded), size_bytes, header)
 
-    def _read_frame(self, compressed: bytes | memoryview, size_bytes: int) -> bytes:
-        """Return the decompressed data.
+    def _read_frame(
+        self, compressed: bytes | memoryview, header: base_pb2.Plan.CompressedOperation, size_bytes: int
+    ) -> bytes:
+        """Return the encoded plan that contains the decompressed operation.
 
         Raises:
-            GatewayError: If the data cannot be decompressed.
+            GatewayError: If the data cannot be decompressed, or the operation is of an unknown type.
         """
+        number = _FIELD_OF_OPERATION.get(header.op_type)
+        if number is None:
+            raise invalid_request("the compressed plan is neither a relation nor a command")
         try:
             data = self._decompressor().decompress(compressed, max_output_size=size_bytes, allow_extra_data=False)
         except zstandard.ZstdError as error:
             raise self._refused(error) from error
         if len(data) != size_bytes:  # a frame after an empty one, which Spark reads
             raise self._refused(zstandard.ZstdError("it has several frames"))
-        return data
+        return encode_field(number, data)
 
     def _refused(self, error: zstandard.ZstdError) -> GatewayError:
         return SparkError(
@@ -330,26 +329,31 @@ def decode_message(kind: type[_Request], data: bytes) -> _Request:
         return _decode_deep(kind, data)
 
 
-def _decode_shallow(kind: type[_Request], data: bytes) -> _Request:
+def _decode_shallow(kind: type[_Request], encoded: bytes | memoryview) -> _Request:
     """Decode a message of any size.
 
     Raises:
         DecodeError: If the message is nested too deeply for protobuf's decoder, or is no message of this type.
         GatewayError: If the message has too many fields.
     """
+    data = bytes(encoded)
     check_fields(data, cast("Descriptor", kind.DESCRIPTOR))
     return decode_request(kind, data)
 
 
 def decode_request(kind: type[_Request], data: bytes) -> _Request:
-    """Decode a small message, as protobuf does."""
+    """Decode a message as protobuf does, up to 100 levels.
+
+    Raises:
+        DecodeError: If the message is nested more deeply, or is no message of this type.
+    """
     return kind.FromString(data)
 
 
-def _decode_deep(kind: type[_Request], data: bytes) -> _Request:
+def _decode_deep(kind: type[_Request], encoded: bytes | memoryview) -> _Request:
     message = kind()
     try:
-        deep_messages.decode_message(message, data)
+        decode_into(message, bytes(encoded))
     except DecodeError as error:
         raise invalid_request("a message cannot be decoded") from error
     return message

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
 
+from gateway.messages.deep_messages import append_copies
 from gateway.sql.parameters import Parameters
 
 _COLLECTIONS = frozenset({"array", "map", "map_from_arrays", "map_from_entries", "named_struct", "struct"})
@@ -52,9 +53,8 @@ def read_sql_command(command: commands_pb2.SqlCommand) -> relations_pb2.Relation
         return command.input
     relation = relations_pb2.Relation()
     relation.sql.query = command.sql
-    relation.sql.pos_args.extend(command.pos_args)
-    for argument in command.pos_arguments:
-        relation.sql.pos_arguments.add().CopyFrom(argument)
+    append_copies(relation.sql.pos_args, command.pos_args)
+    append_copies(relation.sql.pos_arguments, command.pos_arguments)
     for name, literal in command.args.items():
         relation.sql.args[name].CopyFrom(literal)
     for name, expression in command.named_arguments.items():
@@ -92,8 +92,7 @@ def remove_positional_parameters(sql: relations_pb2.SQL, positions: Sequence[int
     removed = frozenset(positions)
     kept = [value for position, value in enumerate(values) if position not in removed]
     del values[:]
-    for value in kept:
-        values.add().CopyFrom(value)
+    append_copies(values, kept)
 
 
 def _unwrap(expression: expressions_pb2.Expression) -> expressions_pb2.Expression:

@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError, Message
 from pyspark.sql.connect.proto import base_pb2, expressions_pb2, relations_pb2
 
 from gateway.errors import GatewayError
-from gateway.messages.deep_messages import decode_message
+from gateway.messages.deep_messages import decode_into
 from gateway.messages.wire import MAX_DEPTH, encode_field
 from tests.gateway.function_calls import count_calls
 from tests.golden.plans import random_plans
@@ -62,7 +62,7 @@ def fill(expression: expressions_pb2.Expression, depth: int) -> None:
 
 def decode(kind: type[Message], data: bytes) -> Message:
     message = kind()
-    decode_message(message, data)
+    decode_into(message, data)
     return message
 
 

@@ -146,29 +146,31 @@ def _parse_partition(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
     found: list[tuple[str, str | None]] = []
     if cursor.take_symbol("("):
         while (name := cursor.take_part()) is not None:
-            value = _take_literal(cursor) if cursor.take_symbol("=") else None
+            value = None
+            if cursor.take_symbol("="):
+                value = _take_literal(cursor)
+                if value is None:
+                    break
             found.append((name, value))
-            if value != "" and cursor.take_symbol(")"):
+            if cursor.take_symbol(")"):
                 return tuple(found)
-            if value == "" or not cursor.take_symbol(","):
+            if not cursor.take_symbol(","):
                 break
     cursor.position = start
     return ()
 
 
-def _take_literal(cursor: Cursor) -> str:
-    """Step over a literal, and return its text. Empty if there is none."""
+def _take_literal(cursor: Cursor) -> str | None:
+    """Step over a literal, and return its text. None if there is none."""
     first = cursor.current
-    start = cursor.position
     if first is None:
-        return ""
+        return None
     if cursor.take_any("NULL", "TRUE", "FALSE") == "":
         if cursor.take_any("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME", "X") == "":
             cursor.take_symbol("-")
         last = cursor.current
         if last is None or last.kind not in {TokenKind.STRING, TokenKind.NUMBER}:
-            cursor.position = start
-            return ""
+            return None
         cursor.position += 1
     return cursor.text_from(first.start)
 

@@ -17,7 +17,7 @@ from gateway.sql.name_syntax import parse_plan_name
 from gateway.tables import answers
 from gateway.tables.insertions import Insertion
 from gateway.tables.statement_context import StatementContext
-from gateway.tables.table_errors import no_data_frame_table, no_partition_overwrite, not_a_view, not_supported
+from gateway.tables.table_errors import no_data_frame_table, not_a_view, not_supported, refuse_partition_overwrite
 from gateway.tables.temporary_tables import TemporaryTables
 from gateway.tables.views import refuse_lasting_view
 from workspace.records import TemporaryTable
@@ -128,10 +128,10 @@ class DataFrameCommands:
                 "Use mode append, insertInto(overwrite=True), or drop the table first.",
             )
         _check_layout(context, write, table, by_position=by_position)
-        options = {key.lower(): value.lower() for key, value in write.options.items()}
-        mode = options.get(_OVERWRITE_MODE, "dynamic" if context.settings.overwrites_partitions else "static")
-        if write.mode == _Mode.SAVE_MODE_OVERWRITE and table.partition_columns and mode == "dynamic":
-            raise no_partition_overwrite(table.name)
+        if write.mode == _Mode.SAVE_MODE_OVERWRITE:
+            options = {key.lower(): value.lower() for key, value in write.options.items()}
+            mode = options.get(_OVERWRITE_MODE, "dynamic" if context.settings.overwrites_partitions else "static")
+            refuse_partition_overwrite(table, is_partial=mode == "dynamic")
         insertion = Insertion(
             table=table.name,
             query=await context.resolve(write.input),

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyspark.sql.connect.proto import relations_pb2
+from pyspark.sql.connect.proto import expressions_pb2, relations_pb2
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.types import DataType, StructField, StructType
 
@@ -96,38 +96,24 @@ def fit_columns(
         for name, field in zip(found, query.fields, strict=True)
     ]
     rows = rename_columns(insertion.query, found)
-    changed = {name: new for name, new, old in zip(found, types, query.fields, strict=True) if new != old.dataType}
-    if changed:
-        rows = _rename_members(rows, changed)
-    if constant:
-        rows = _add_constants(rows, constant, table)
+    replaced = relations_pb2.Relation()
+    for name, new, old in zip(found, types, query.fields, strict=True):
+        if new != old.dataType:
+            _add_cast(replaced, name, new).unresolved_attribute.unparsed_identifier = quote_name(name)
+    for name, text in constant.items():
+        _add_cast(replaced, name, table[name].dataType).expression_string.expression = text
+    if replaced.with_columns.aliases:
+        replaced.with_columns.input.CopyFrom(rows)
+        rows = replaced
     return _convert(rows, table)
 
 
-def _rename_members(rows: relations_pb2.Relation, changed: Mapping[str, DataType]) -> relations_pb2.Relation:
-    """Return the rows, with columns of the given types, which differ only in the names of members."""
-    renamed = relations_pb2.Relation()
-    renamed.with_columns.input.CopyFrom(rows)
-    for name, new in changed.items():
-        column = renamed.with_columns.aliases.add()
-        column.name.append(name)
-        column.expr.cast.expr.unresolved_attribute.unparsed_identifier = quote_name(name)
-        column.expr.cast.type.CopyFrom(pyspark_types_to_proto_types(new))
-    return renamed
-
-
-def _add_constants(
-    rows: relations_pb2.Relation, constant: Mapping[str, str], table: StructType
-) -> relations_pb2.Relation:
-    """Return the rows with the columns of a ``PARTITION`` clause, cast to the types of the table."""
-    added = relations_pb2.Relation()
-    added.with_columns.input.CopyFrom(rows)
-    for name, text in constant.items():
-        column = added.with_columns.aliases.add()
-        column.name.append(name)
-        column.expr.cast.expr.expression_string.expression = text
-        column.expr.cast.type.CopyFrom(pyspark_types_to_proto_types(table[name].dataType))
-    return added
+def _add_cast(relation: relations_pb2.Relation, name: str, to: DataType) -> expressions_pb2.Expression:
+    """Add a column that is cast to a type to a relation, or replace it. Return the empty expression that is cast."""
+    column = relation.with_columns.aliases.add()
+    column.name.append(name)
+    column.expr.cast.type.CopyFrom(pyspark_types_to_proto_types(to))
+    return column.expr.cast.expr
 
 
 def _convert(relation: relations_pb2.Relation, table: StructType) -> relations_pb2.Relation:

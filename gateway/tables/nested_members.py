@@ -1,8 +1,8 @@
 """Matches the members of structs in inserted rows to those of the table, also inside arrays and maps.
 
-An insertion by position matches members by position, whatever their names are, and an insertion by name matches them by
-name. ``Dataset.to``, which converts the values afterwards, knows names only. Therefore, the members of the rows get the
-names of the table first.
+An insertion by position matches members by position and ignores their names. An insertion by name matches them by name.
+``Dataset.to``, which converts the values afterwards, knows names only. Therefore, the members of the rows get the names
+of the table first.
 
 Source: Spark's ``TableOutputResolver``.
 """

@@ -160,12 +160,11 @@ class SqlCommands:
                 f"{statement.unsupported} in {operation}",
                 "Specify all columns by position, by name (BY NAME) or in a list.",
             )
-        has_constant = any(text is not None for _, text in statement.partition)
         _check_partition(sql.context, table, statement.partition)
-        if statement.overwrite and (
-            has_constant or (table.partition_columns and sql.context.settings.overwrites_partitions)
-        ):
-            raise table_errors.no_partition_overwrite(table.name)
+        if statement.overwrite:
+            has_constant = any(text is not None for _, text in statement.partition)
+            is_partial = has_constant or sql.context.settings.overwrites_partitions
+            table_errors.refuse_partition_overwrite(table, is_partial=is_partial)
         insertion = Insertion(
             table=table.name,
             query=await sql.query(statement),

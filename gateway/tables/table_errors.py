@@ -7,6 +7,7 @@ Source: also [drill-tests TestCTTAS] for ``DROP VIEW``.
 
 from gateway.errors import GatewayError, SparkError, relation_name
 from gateway.sql.name_syntax import quote_name
+from workspace.records import TemporaryTable
 from workspace.workspaces import Workspaces
 
 
@@ -78,10 +79,20 @@ def not_supported(name: str, operation: str, way_out: str) -> GatewayError:
     )
 
 
-def no_partition_overwrite(name: str) -> GatewayError:
-    """Return the error for an insertion that would replace only some partitions of a table."""
-    return not_supported(
-        name,
+def refuse_partition_overwrite(table: TemporaryTable, *, is_partial: bool) -> None:
+    """Refuse to replace only some partitions of a table.
+
+    Args:
+        table: The table whose rows are overwritten.
+        is_partial: Whether only the partitions of the new rows are replaced, if the table has partitions.
+
+    Raises:
+        GatewayError: If the table has partitions, and only some of them are replaced.
+    """
+    if not (is_partial and table.partition_columns):
+        return
+    raise not_supported(
+        table.name,
         "overwriting only the partitions of the new rows",
         "Overwrite all rows of the table, without values in PARTITION and with the setting "
         "spark.sql.sources.partitionOverwriteMode=static.",

@@ -24,7 +24,7 @@ from gateway.backends.session_channel import SessionChannel
 from gateway.backends.session_settings import SETTING_DEFAULTS, SessionSettings
 from gateway.blocking_work.request_pools import INLINE_BYTES
 from gateway.errors import BackendError, long_settings
-from gateway.messages.error_status import Metadata, condition_of, error_info, session_gone_condition
+from gateway.messages.error_status import Metadata, condition_of, info_of, session_gone_condition
 from gateway.messages.statement_request import StatementRequest
 
 _MAX_SETTINGS_BYTES = 65_536
@@ -110,7 +110,7 @@ class BackendSession:
         try:
             await self._analyze(request)
         except BackendError as error:
-            info = error_info(tuple(error.error.trailing_metadata() or ()))
+            info = info_of(error.error)
             if info is None or session_gone_condition(error):
                 raise
             if info.metadata.get("errorClass") == _NOT_FOUND:

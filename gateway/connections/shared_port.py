@@ -126,12 +126,8 @@ def reserved_port(address: str) -> Iterator[int]:
 
 def _socket_addresses(host: str) -> Iterable[tuple[socket.AddressFamily, Any]]:
     """Return the addresses of a host, each once. A host without IPv6 listens on ``0.0.0.0`` instead of ``[::]``."""
-    hosts = [host.strip("[]")]
+    name = host.strip("[]")
     if host == "[::]" and not socket.has_dualstack_ipv6():
-        hosts = ["0.0.0.0"]  # noqa: S104 - as the operator has written
-    found = [
-        each
-        for name in hosts
-        for each in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    ]
+        name = "0.0.0.0"  # noqa: S104 - as the operator has written
+    found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return dict.fromkeys((family, target) for family, _, _, _, target in found)

@@ -105,9 +105,14 @@ def error_info(trailing: Metadata) -> error_details_pb2.ErrorInfo | None:
     return None
 
 
+def info_of(error: grpc.aio.AioRpcError) -> error_details_pb2.ErrorInfo | None:
+    """Return the ``ErrorInfo`` of a backend error. None if it has no readable ``ErrorInfo``."""
+    return error_info(tuple(error.trailing_metadata() or ()))
+
+
 def condition_of(error: grpc.aio.AioRpcError) -> str:
     """Return the condition of a backend error. Empty if the error has no condition."""
-    info = error_info(tuple(error.trailing_metadata() or ()))
+    info = info_of(error)
     return "" if info is None else info.metadata.get("errorClass", "")
 
 
@@ -124,7 +129,7 @@ def session_gone_condition(error: GatewayError | grpc.aio.AioRpcError) -> str:
     if isinstance(error, GatewayError):
         condition = error.condition
     else:
-        info = error_info(tuple(error.trailing_metadata() or ()))
+        info = info_of(error)
         condition = "" if info is None or info.reason != SPARK_SQL_EXCEPTION else info.metadata.get("errorClass", "")
     return condition if condition.startswith(_SESSION_GONE) else ""
 

@@ -131,7 +131,7 @@ class LastValidValue(Generic[_Content, _Value]):
         """Note why the last read failed."""
         now = time.monotonic()
         self.problem = problem
-        if now - self._reported.get(problem, -math.inf) >= self._repeat_seconds or problem not in self._reported:
+        if now - self._reported.get(problem, -math.inf) >= self._repeat_seconds:
             if len(self._reported) >= _MAX_REPORTED:
                 self._reported.clear()
             self._reported[problem] = now

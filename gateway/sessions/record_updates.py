@@ -75,7 +75,11 @@ class RecordUpdates:
     async def is_shared(self, session: Session) -> bool:
         """Return whether another replica also serves a session."""
         stored = await self.read(session)
-        return stored is not None and stored.record.holders > {self._replica}
+        return stored is not None and self.has_other_holders(stored)
+
+    def has_other_holders(self, stored: StoredRecord) -> bool:
+        """Return whether a record names this replica and others as holders."""
+        return stored.record.holders > {self._replica}
 
     async def join_or_create(
         self, key: SessionKey, backend: Backend, *, may_create: bool = True

@@ -130,7 +130,7 @@ class SessionEnds:
         stored = await self._records.read(session)
         if stored is None or is_over(stored):
             await self._end_or_leave(session, "retry of an earlier end")
-        elif await self._records.is_shared(session):
+        elif self._records.has_other_holders(stored):
             await self._records.leave(session.record_name)
         else:
             session.lease_epoch = NOT_JOINED

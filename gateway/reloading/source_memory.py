@@ -52,13 +52,16 @@ class SourceMemory:
 
         Args:
             name: The name of the source.
+
+        Returns:
+            The content. None if there was no such gateway, or it did not use the source.
         """
         return self._former.get(name)
 
     def forget_former_gateway(self) -> None:
         """Forget what the gateway before this one used.
 
-        All sources were read for the first time.
+        Call the method after all sources were read for the first time.
         """
         with self._lock:
             self._former = {}

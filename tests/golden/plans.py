@@ -32,6 +32,18 @@ _TEXTS = (
         "use dfs.tmp",
     ),
 )
+_CALLS = (
+    ("drop_temp_view", "view_name"),
+    ("table_exists", "table_name"),
+    ("list_columns", "table_name"),
+    ("get_table", "table_name"),
+    ("cache_table", "table_name"),
+    ("refresh_table", "table_name"),
+    ("list_tables", "db_name"),
+    ("create_table", "table_name"),
+    ("set_current_database", "db_name"),
+    ("recover_partitions", "table_name"),
+)
 _FORMATS = ("parquet", "csv", "lodge", "LODGE", "jdbc", "")
 _PATHS = ("dfs.`f.csv`", "/data/f.csv", "{directory}/tmp/x", "dfs.tmp.t", "file:///a/b", "*")
 
@@ -109,27 +121,8 @@ class _Plans:
 
     def _fill_call(self, catalog: catalog_pb2.Catalog) -> None:
         name = self._chosen.choice(_TABLES)
-        match self._chosen.randrange(10):
-            case 0:
-                catalog.drop_temp_view.view_name = name
-            case 1:
-                catalog.table_exists.table_name = name
-            case 2:
-                catalog.list_columns.table_name = name
-            case 3:
-                catalog.get_table.table_name = name
-            case 4:
-                catalog.cache_table.table_name = name
-            case 5:
-                catalog.refresh_table.table_name = name
-            case 6:
-                catalog.list_tables.db_name = name
-            case 7:
-                catalog.create_table.table_name = name
-            case 8:
-                catalog.set_current_database.db_name = name
-            case _:
-                catalog.recover_partitions.table_name = name
+        call, field = _CALLS[self._chosen.randrange(len(_CALLS))]
+        setattr(getattr(catalog, call), field, name)
 
     def _fill_expression(self, expression: expressions_pb2.Expression) -> None:
         chosen = self._chosen

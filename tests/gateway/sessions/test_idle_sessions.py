@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from gateway.errors import GatewayError
+from gateway.sessions.session import Session
 from tests.gateway.sessions.faulty_replica import (
     DEADLINE_SECONDS,
     OWN,
@@ -20,6 +21,13 @@ from tests.gateway.sessions.faulty_replica import (
 )
 from workspace.identifiers import ReplicaId
 from workspace.record_changes import add_holder, update_record
+
+
+async def open_idle_session(replica: Replica) -> Session:
+    """Open a session that has reached an idle timeout of an hour."""
+    session = await replica.sessions.open(new_key())
+    session.last_active_seconds -= 3600.0
+    return session
 
 
 async def test_guarantee_6_opening_waits_until_the_session_is_left(replica: Replica) -> None:
@@ -71,8 +79,7 @@ async def test_end_of_idle_sessions_does_not_wait_for_a_slow_backend(
 
 @pytest.mark.parametrize("replica", [3600.0], indirect=True)
 async def test_guarantee_2_idle_session_whose_end_failed_is_idle_again_before_it_ends(replica: Replica) -> None:
-    session = await replica.sessions.open(new_key())
-    session.last_active_seconds -= 3600.0
+    session = await open_idle_session(replica)
     replica.records.is_unavailable = True
     await replica.sessions.idle.end()
     replica.records.is_unavailable = False
@@ -88,8 +95,7 @@ async def test_guarantee_2_idle_session_whose_end_failed_is_idle_again_before_it
 
 @pytest.mark.parametrize("replica", [3600.0], indirect=True)
 async def test_guarantee_2_idle_session_whose_end_has_no_answer_is_not_served_again(replica: Replica) -> None:
-    session = await replica.sessions.open(new_key())
-    session.last_active_seconds -= 3600.0
+    session = await open_idle_session(replica)
     replica.records.loses_answers = True
     await replica.sessions.idle.end()
     replica.records.loses_answers = False
@@ -101,8 +107,7 @@ async def test_guarantee_2_idle_session_whose_end_has_no_answer_is_not_served_ag
 
 @pytest.mark.parametrize("replica", [3600.0], indirect=True)
 async def test_guarantee_2_idle_session_whose_end_failed_is_left_to_a_replica_that_serves_it(replica: Replica) -> None:
-    session = await replica.sessions.open(new_key())
-    session.last_active_seconds -= 3600.0
+    session = await open_idle_session(replica)
     replica.records.is_unavailable = True
     await replica.sessions.idle.end()
     replica.records.is_unavailable = False
@@ -113,8 +118,7 @@ async def test_guarantee_2_idle_session_whose_end_failed_is_left_to_a_replica_th
 
 @pytest.mark.parametrize("replica", [3600.0], indirect=True)
 async def test_guarantee_2_idle_time_starts_again_after_a_lapse(replica: Replica) -> None:
-    session = await replica.sessions.open(new_key())
-    session.last_active_seconds -= 3600.0
+    session = await open_idle_session(replica)
     replica.lapse()
     await replica.sessions.idle.end()
     assert replica.sessions.find(session.key) is session, "without a lease, it does not end"

@@ -57,7 +57,6 @@ def _condition(sql_state: str, *parameters: str) -> SparkCondition:
 
 SPARK_CONDITIONS: Mapping[str, SparkCondition] = MappingProxyType(
     {
-        "COLUMN_ALREADY_EXISTS": _condition("42711", "columnName"),
         "COLUMN_NOT_FOUND": _condition("42703", "colName", "caseSensitiveConfig"),
         "CONNECT_INVALID_PLAN.CANNOT_PARSE": _condition("56K00", "errorMsg"),
         "CREATE_VIEW_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS": _condition(
@@ -68,28 +67,15 @@ SPARK_CONDITIONS: Mapping[str, SparkCondition] = MappingProxyType(
         ),
         "DATA_SOURCE_ALREADY_EXISTS": _condition("42710", "provider"),
         "EXPECT_VIEW_NOT_TABLE.NO_ALTERNATIVE": _condition("42809", "tableName", "operation"),
-        "INCOMPATIBLE_DATA_FOR_TABLE.CANNOT_FIND_DATA": _condition("KD000", "tableName", "colName"),
-        "INCOMPATIBLE_DATA_FOR_TABLE.EXTRA_STRUCT_FIELDS": _condition("KD000", "tableName", "colName", "extraFields"),
-        "INCOMPATIBLE_DATA_FOR_TABLE.STRUCT_MISSING_FIELDS": _condition(
-            "KD000", "tableName", "colName", "missingFields"
-        ),
-        "INSERT_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS": _condition(
-            "21S01", "tableName", "tableColumns", "dataColumns"
-        ),
-        "INSERT_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS": _condition(
-            "21S01", "tableName", "tableColumns", "dataColumns"
-        ),
         "INTERNAL_ERROR": _condition("XX000", "message"),
         "INVALID_HANDLE.FORMAT": _condition("HY000", "handle"),
         "INVALID_HANDLE.OPERATION_ALREADY_EXISTS": _condition("HY000", "handle"),
         SESSION_CLOSED: _condition("08003", "handle"),
         "OPERATION_CANCELED": _condition("HY008"),
-        "PARTITIONS_NOT_FOUND": _condition("428FT", "partitionList", "tableName"),
         "PARSE_SYNTAX_ERROR": _condition("42601", "error", "hint"),
         "SCHEMA_NOT_FOUND": _condition("42704", "schemaName"),
         "TABLE_OR_VIEW_ALREADY_EXISTS": _condition("42P07", "relationName"),
         "TABLE_OR_VIEW_NOT_FOUND": _condition("42P01", "relationName", "searchPath"),
-        "UNRESOLVED_COLUMN.WITH_SUGGESTION": _condition("42703", "objectName", "proposal"),
         "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE": _condition("0A000", "format", "columnName", "columnType"),
     }
 )

@@ -74,6 +74,17 @@ def is_replica_id(text: str) -> bool:
     return _REPLICA_ID.fullmatch(text) is not None
 
 
+def check_file_name(name: str) -> str:
+    """Return the name of a file after checking that it is not a path.
+
+    Raises:
+        ValueError: If the name is empty or has a slash or a null character, or is a dot or two.
+    """
+    if name in {"", ".", ".."} or "/" in name or "\0" in name:
+        raise ValueError(f"The name {name!r} is not that of a file.")
+    return name
+
+
 def check_uuid(uuid: str) -> str:
     """Return a UUID after checking that it is canonical.
 

@@ -137,6 +137,22 @@ class SessionLocations(Protocol):
         """
         ...
 
+    def create_table(self, session_uuid: SessionUuid, table_uuid: TableUuid, file: Sequence[str]) -> None:
+        """Create the directory of a table in an existing location, with an empty file in it.
+
+        The directories and the file belong to the OS user that owns the location.
+
+        Args:
+            session_uuid: The session.
+            table_uuid: The table.
+            file: The path of the file below the directory of the table, as a sequence of names.
+
+        Raises:
+            ValueError: If a name is empty or has a slash, or is a dot or two.
+            FileNotFoundError: If the location does not exist.
+        """
+        ...
+
     def list(self) -> Set[SessionUuid]:
         """Return the sessions that have a session location."""
         ...

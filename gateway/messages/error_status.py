@@ -29,7 +29,7 @@ Source: [spark-connect-server ErrorUtils], [spark-connect-client], and ``GrpcExc
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import grpc
@@ -185,6 +185,24 @@ def without_error_id(trailing: Metadata) -> Metadata:
                 detail.Pack(info)
 
     return _with_changed_status(trailing, replace_info)
+
+
+def with_text(trailing: Metadata, text: str, parameters: Mapping[str, str]) -> Metadata:
+    """Return the metadata of a status with another text and other parameters.
+
+    The status gets no ``errorId``, because the details at the backend have the former text.
+    """
+
+    def replace_text(status: status_pb2.Status) -> None:
+        status.message = text
+        for detail in status.details:
+            info = error_details_pb2.ErrorInfo()
+            if detail.Unpack(info):
+                info.metadata["messageParameters"] = json.dumps(parameters, ensure_ascii=False)
+                info.metadata.pop("errorId", None)
+                detail.Pack(info)
+
+    return _with_changed_status(trailing, replace_text)
 
 
 def has_details(metadata: Metadata) -> bool:

@@ -32,13 +32,14 @@ class Cursor:
         dialect: The dialect of the session.
 
     Attributes:
+        text: The SQL text.
         dialect: The dialect of the session.
         position: The index of the current token.
         statement: The kind of statement, for use in error messages.
     """
 
     def __init__(self, sql: str, dialect: Dialect = DEFAULT_DIALECT) -> None:
-        self._sql = sql
+        self.text = sql
         self._source = _without_last_semicolons(read_tokens(sql, dialect))
         self._tokens: list[Token] = []
         self._closing: dict[int, int] | None = None
@@ -57,7 +58,7 @@ class Cursor:
         All tokens are read only if the text may end in a comment. If the text ends in an unterminated string or name,
         trailing whitespace and semicolons are not part of this string or name.
         """
-        text = self._sql.rstrip(_BLANKS_AND_SEMICOLONS)
+        text = self.text.rstrip(_BLANKS_AND_SEMICOLONS)
         line = max(text.rfind("\n"), text.rfind("\r"))
         if text and not text.endswith("*/") and "--" not in text[line + 1 :] and text[max(line - 1, 0)] != "\\":
             return len(text)
@@ -70,7 +71,7 @@ class Cursor:
 
     def text_from(self, start: int) -> str:
         """Return the text from an offset to the end of the token before the current token."""
-        return self._sql[start : self.previous_end]
+        return self.text[start : self.previous_end]
 
     def all_tokens(self) -> Sequence[Token]:
         self._tokens.extend(self._source)
@@ -236,16 +237,16 @@ class Cursor:
     def syntax_error(self, expected: str) -> StatementError:
         """Return the error for an unexpected current token."""
         current = self.current
-        found = "end of input" if current is None else f"'{self._sql[current.start : current.end][:_SHOWN_CHARACTERS]}'"
+        found = "end of input" if current is None else f"'{self.text[current.start : current.end][:_SHOWN_CHARACTERS]}'"
         return self.error(f"Syntax error at or near {found}: expected {expected} in {self.statement}.")
 
     def error(self, message: str, token: Token | None = None) -> StatementError:
         """Return an error at the position of a token. The default is the current token."""
         at = token or self.current
-        return error_at(self._sql, len(self._sql) if at is None else at.start, message)
+        return error_at(self.text, len(self.text) if at is None else at.start, message)
 
     def error_at(self, message: str, offset: int) -> StatementError:
-        return error_at(self._sql, offset, message)
+        return error_at(self.text, offset, message)
 
     def _take_parts(self) -> list[str | None] | None:
         """Step over all parts of a name. A part is None if only Spark can compute it."""

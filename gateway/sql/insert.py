@@ -8,8 +8,11 @@ Guarantees:
 Source: [spark-sql-grammar dmlStatementNoWith], [spark-sql-grammar insertInto].
 """
 
+import re
+
 from gateway.sql.cursor import Cursor
-from gateway.sql.lexer import TokenKind
+from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, Token, TokenKind, tokenize
+from gateway.sql.piecewise_search import is_found
 from gateway.sql.read_only_query import (
     QUERY_KEYWORDS,
     find_data_change,
@@ -19,6 +22,9 @@ from gateway.sql.read_only_query import (
 )
 from gateway.sql.statement_error import StatementError
 from gateway.sql.statements import Insert, TableName
+
+_CONSTANTS = frozenset({"NULL", "TRUE", "FALSE", "DEFAULT"})
+_DEFAULT = re.compile("default", re.IGNORECASE)
 
 
 def parse_insert_after_with(cursor: Cursor) -> Insert | None:
@@ -50,8 +56,6 @@ def parse_insert_after_from(cursor: Cursor) -> Insert | None:
     return Insert(
         name=names[0],
         overwrite=overwrite,
-        columns=None,
-        by_name=False,
         clause_span=clause_span,
         end=cursor.end,
         unsupported="FROM ... INSERT",
@@ -71,23 +75,36 @@ def parse_insert(cursor: Cursor, *, is_after_with: bool = False) -> Insert | Non
     name = None if overwrite is None else cursor.take_name()
     if name is None or overwrite is None or cursor.current is None:
         return None
-    partition = () if evolves or cursor.keyword() != "PARTITION" else _parse_partition(cursor)
+    partition: tuple[tuple[str, str | None], ...] | None = ()
+    if not evolves and cursor.keyword() == "PARTITION":
+        partition = _parse_partition(cursor)
     unsupported = "WITH SCHEMA EVOLUTION" if evolves else _find_unsupported_clause(cursor)
-    columns, by_name = None, False
+    if partition is None:
+        partition, unsupported = (), "PARTITION"
     if unsupported is None:
-        by_name = cursor.take("BY", "NAME")
-        columns = None if by_name else _parse_columns(cursor)
+        if not cursor.take("BY", "NAME"):
+            _take_columns(cursor)
         unsupported = _find_unsupported_query(cursor, is_after_with=is_after_with)
     clause_end = cursor.end if cursor.current is None else cursor.current.start
     return Insert(
         name=name,
         overwrite=overwrite,
-        columns=columns,
-        by_name=by_name,
         clause_span=(start, clause_end),
         end=cursor.end,
         unsupported=unsupported,
         partition=partition,
+    )
+
+
+def may_have_defaults(sql: str, start: int, dialect: Dialect = DEFAULT_DIALECT) -> bool:
+    """Return whether the text after an offset may contain ``DEFAULT`` as a value, and not only as a part of a name."""
+    if not is_found(_DEFAULT, sql):
+        return False
+    tokens = tokenize(sql, dialect)
+    return any(
+        token.keyword == "DEFAULT" and not any(each.is_symbol(".") for each in tokens[index - 1 : index + 2])
+        for index, token in enumerate(tokens)
+        if token.start >= start
     )
 
 
@@ -126,8 +143,6 @@ def _find_unsupported_clause(cursor: Cursor) -> str | None:
     """Return the unsupported clause at the cursor. None if there is no such clause."""
     if cursor.keyword() == "WITH" and cursor.is_symbol("(", 1):
         return "WITH (...)"
-    if cursor.keyword() == "PARTITION":
-        return "PARTITION"
     if cursor.keyword() == "IF":
         return "IF NOT EXISTS"
     if cursor.keyword() == "REPLACE":
@@ -135,59 +150,59 @@ def _find_unsupported_clause(cursor: Cursor) -> str | None:
     return None
 
 
-def _parse_partition(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
-    """Step over a ``PARTITION`` clause whose values are literals.
+def _parse_partition(cursor: Cursor) -> tuple[tuple[str, str | None], ...] | None:
+    """Step over a ``PARTITION`` clause.
 
     Returns:
-        The columns and their values. Empty for any other clause, which the cursor does not step over.
+        The columns, and the texts of their values. None if the clause is malformed.
     """
-    start = cursor.position
     cursor.take("PARTITION")
     found: list[tuple[str, str | None]] = []
-    if cursor.take_symbol("("):
-        while (name := cursor.take_part()) is not None:
-            value = None
-            if cursor.take_symbol("="):
-                value = _take_literal(cursor)
-                if value is None:
-                    break
-            found.append((name, value))
-            if cursor.take_symbol(")"):
-                return tuple(found)
-            if not cursor.take_symbol(","):
-                break
-    cursor.position = start
-    return ()
-
-
-def _take_literal(cursor: Cursor) -> str | None:
-    """Step over a literal, and return its text. None if there is none."""
-    first = cursor.current
-    if first is None:
+    if not cursor.take_symbol("("):
         return None
-    if cursor.take_any("NULL", "TRUE", "FALSE") == "":
-        if cursor.take_any("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME", "X") == "":
-            cursor.take_symbol("-")
-        last = cursor.current
-        if last is None or last.kind not in {TokenKind.STRING, TokenKind.NUMBER}:
-            return None
+    while (name := cursor.take_part()) is not None:
+        value = _take_value(cursor) if cursor.take_symbol("=") else None
+        if value == "":
+            break
+        found.append((name, value))
+        if cursor.take_symbol(")"):
+            return tuple(found)
+        if not cursor.take_symbol(","):
+            break
+    return None
+
+
+def _take_value(cursor: Cursor) -> str:
+    """Step over a constant, and return its text. Empty if there is none, or Spark would not parse it as a constant."""
+    first = cursor.current
+    tokens: list[Token] = []
+    while (token := cursor.current) is not None and not (token.is_symbol(",") or token.is_symbol(")")):
+        tokens.append(token)
         cursor.position += 1
-    return cursor.text_from(first.start)
+    kinds = [token.kind for token in tokens]
+    is_constant = (
+        kinds in ([TokenKind.STRING], [TokenKind.NUMBER])
+        or (len(tokens) == 1 and (tokens[0].keyword in _CONSTANTS or tokens[0].is_symbol("?")))
+        or (kinds == [TokenKind.SYMBOL, TokenKind.NUMBER] and tokens[0].is_symbol("-"))
+        or (len(tokens) == 2 and tokens[0].is_symbol(":") and tokens[1].is_name)
+        or (kinds == [TokenKind.WORD, TokenKind.STRING])
+        or (len(tokens) > 1 and tokens[0].keyword == "INTERVAL")
+    )
+    return cursor.text_from(first.start) if first is not None and is_constant else ""
 
 
-def _parse_columns(cursor: Cursor) -> tuple[str, ...] | None:
-    """Step over a column list. Return None if the brackets contain the query."""
+def _take_columns(cursor: Cursor) -> None:
+    """Step over a column list, unless the brackets contain the query."""
     start = cursor.position
     if not cursor.is_symbol("("):
-        return None
+        return
     try:
-        columns = cursor.expect_columns()
+        cursor.expect_columns()
     except StatementError:
-        columns = None
-    if columns is None or not (is_query_start(cursor) or cursor.keyword() == "BY"):
         cursor.position = start
-        return None
-    return columns
+        return
+    if not (is_query_start(cursor) or cursor.keyword() == "BY"):
+        cursor.position = start
 
 
 def _find_unsupported_query(cursor: Cursor, *, is_after_with: bool) -> str | None:

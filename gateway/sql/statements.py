@@ -130,16 +130,14 @@ class DropView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insert:
-    """``[WITH …] INSERT INTO|OVERWRITE [TABLE] name [(columns)|BY NAME] query``.
+    """``[WITH …] INSERT INTO|OVERWRITE [TABLE] name [PARTITION (…)] [(columns)|BY NAME] query``.
 
     Attributes:
         name: The name of the table to insert into.
-        overwrite: Whether the new rows replace the rows of the table.
-        columns: The column list after the table name. None without a column list.
-        by_name: Whether columns are matched by name.
+        overwrite: Whether the new rows replace rows of the table.
         clause_span: The span from ``INSERT`` to the start of the query. Without this span, the text is a query.
         end: Offset after the last token.
-        unsupported: The first clause that temporary tables do not support, for example ``PARTITION``, or the first
+        unsupported: The first clause that temporary tables do not support, for example ``IF NOT EXISTS``, or the first
             unexpected word. None if the statement is supported. If this attribute is set, there is no query, and
             clauses after the unsupported clause may be missing from the attributes.
         other_names: The names of the other tables in ``FROM … INSERT … INSERT …``.
@@ -149,13 +147,16 @@ class Insert:
 
     name: TableName
     overwrite: bool
-    columns: tuple[str, ...] | None
-    by_name: bool
     clause_span: Span
     end: int
     unsupported: str | None
     other_names: tuple[TableName, ...] = ()
     partition: tuple[tuple[str, str | None], ...] = ()
+
+    @property
+    def columns_span(self) -> Span:
+        """The span between the name of the table and the query: the partitions, and how columns are matched."""
+        return self.name.end, self.clause_span[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,12 +43,14 @@ class ParquetRowCounter:
         self._position = 0
 
     def count(self, file: BinaryIO) -> int:
-        """Return the number of rows in a file.
+        """Return the number of rows in a file. An empty file has no rows, as for Spark.
 
         Raises:
             UnknownRowCountError: If the number cannot be determined.
             OSError: If the file cannot be read.
         """
+        if file.seek(0, os.SEEK_END) == 0:
+            return 0
         self._data, self._position = _read_footer(file), 0
         try:
             rows = self._find_row_count()

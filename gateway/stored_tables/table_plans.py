@@ -24,7 +24,8 @@ from workspace.storage_paths import StoragePath
 ROWS_WRITTEN = "lodge_rows_written"
 """The name of the observed metric that counts the rows of a write."""
 
-_PRIVATE_FILES = {"fs.permissions.umask-mode": "077", "fs.file.impl.disable.cache": "true"}
+PRIVATE_FILES = {"fs.permissions.umask-mode": "077", "fs.file.impl.disable.cache": "true"}
+"""The options of a write with which Spark creates directories with mode 0700 and files with mode 0600."""
 
 
 def build_write(
@@ -38,16 +39,20 @@ def build_write(
     """Return the plan that writes rows to a new directory and counts them."""
     plan = base_pb2.Plan()
     write = plan.command.write_operation
-    counted = write.input.collect_metrics
-    counted.input.CopyFrom(query)
-    counted.name = ROWS_WRITTEN
-    counted.metrics.append(_count())
+    add_row_count(write.input, query)
     write.source = storage_format
     write.path = directory
     write.mode = commands_pb2.WriteOperation.SAVE_MODE_ERROR_IF_EXISTS
     write.partitioning_columns.extend(partition_columns)
-    write.options.update({**options, **_PRIVATE_FILES})
+    write.options.update({**options, **PRIVATE_FILES})
     return plan
+
+
+def add_row_count(counted: relations_pb2.Relation, query: relations_pb2.Relation) -> None:
+    """Fill an empty relation with a query whose rows Spark counts."""
+    counted.collect_metrics.input.CopyFrom(query)
+    counted.collect_metrics.name = ROWS_WRITTEN
+    counted.collect_metrics.metrics.append(_count())
 
 
 def build_count(relation: relations_pb2.Relation) -> base_pb2.Plan:

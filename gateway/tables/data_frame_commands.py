@@ -14,6 +14,7 @@ from gateway.names.targets import Target, TargetKind
 from gateway.operations.operations import Runner
 from gateway.operations.responses import NOTHING, Response, build_batch_response
 from gateway.sql.name_syntax import parse_plan_name
+from gateway.stored_tables.insert_plans import InsertedRows
 from gateway.tables import answers
 from gateway.tables.insertions import Insertion
 from gateway.tables.statement_context import StatementContext
@@ -45,6 +46,7 @@ _CATALOG_CALLS = frozenset(
 )
 _SaveMethod = commands_pb2.WriteOperation.SaveTable.TableSaveMethod
 _Mode = commands_pb2.WriteOperation.SaveMode
+_BY_NAME = "BY NAME"
 _OVERWRITE_MODE = "partitionoverwritemode"
 _NO_ROWS = build_batch_response(pa.table({}))
 _NEW_TABLE = "Create a new table of the rows with CREATE TEMPORARY TABLE ... AS SELECT."
@@ -132,12 +134,8 @@ class DataFrameCommands:
             options = {key.lower(): value.lower() for key, value in write.options.items()}
             mode = options.get(_OVERWRITE_MODE, "dynamic" if context.settings.overwrites_partitions else "static")
             refuse_partition_overwrite(table, is_partial=mode == "dynamic")
-        insertion = Insertion(
-            table=table.name,
-            query=await context.resolve(write.input),
-            by_name=not by_position,
-            overwrite=write.mode == _Mode.SAVE_MODE_OVERWRITE,
-        )
+        rows = InsertedRows(await context.resolve(write.input), "" if by_position else _BY_NAME)
+        insertion = Insertion(table.name, rows, write.mode == _Mode.SAVE_MODE_OVERWRITE)
         return self._insert(context, insertion)
 
     async def _write_v2(self, context: StatementContext, write: commands_pb2.WriteOperationV2) -> Runner | None:
@@ -147,7 +145,7 @@ class DataFrameCommands:
             return None
         if write.mode != commands_pb2.WriteOperationV2.MODE_APPEND:
             raise not_supported(table.name, "writeTo with this mode", "Use writeTo(...).append() or INSERT OVERWRITE.")
-        insertion = Insertion(table=table.name, query=await context.resolve(write.input), by_name=True)
+        insertion = Insertion(table.name, InsertedRows(await context.resolve(write.input), _BY_NAME))
         return self._insert(context, insertion)
 
     def _insert(self, context: StatementContext, insertion: Insertion) -> Runner:

@@ -79,7 +79,7 @@ class NewTable:
         )
 
     async def schema(self, execution: Execution) -> StructType:
-        """Return the schema of the table.
+        """Return the schema of the table. The partition columns are the last, as in a table of Spark.
 
         Args:
             execution: The statement that creates the table.
@@ -88,9 +88,10 @@ class NewTable:
             GatewayError: If the query fails, or the storage format does not support its columns.
         """
         schema = _rename(self.name, await execution.backend.analyze_schema(self.query), self.columns)
-        names = {execution.settings.comparable_name(name) for name in schema.names}
+        comparable = execution.settings.comparable_name
+        names = {comparable(name) for name in schema.names}
         for column in self.partition_columns:
-            if execution.settings.comparable_name(column) not in names:
+            if comparable(column) not in names:
                 raise SparkError(
                     "COLUMN_NOT_FOUND",
                     f"Partition column {column} is not in the SELECT list of CTAS!",
@@ -100,7 +101,8 @@ class NewTable:
         if self.partition_columns and not self.storage.is_partitionable:
             raise unsupported_partitions(self.storage)
         check_columns(self.storage, schema, self.partition_columns)
-        return schema
+        last = {comparable(column): position for position, column in enumerate(self.partition_columns)}
+        return StructType(sorted(schema.fields, key=lambda field: last.get(comparable(field.name), -1)))
 
     def plan(self, path: str) -> base_pb2.Plan:
         """Return the plan that writes the rows to a path."""

@@ -10,7 +10,7 @@ from functools import partial, singledispatchmethod
 from pyspark.sql.connect.proto import relations_pb2
 
 from gateway.backends.backend_rows import BackendRowsError
-from gateway.errors import BackendError, SparkError, backend_failed, table_not_found, view_not_found
+from gateway.errors import BackendError, backend_failed, table_not_found, view_not_found
 from gateway.names.targets import Target, TargetKind, schema_not_found
 from gateway.operations.operations import Runner
 from gateway.operations.responses import Response, build_row_response, build_sql_response
@@ -34,7 +34,7 @@ from workspace.records import TableState, TemporaryTable
 from workspace.workspaces import Workspace
 
 _MAX_INSERT_CLAUSES = 200
-_UNSUPPORTED_INSERT_CLAUSES = ("FROM", "IF", "PARTITION", "REPLACE", "WITH")
+_UNSUPPORTED_INSERT_CLAUSES = ("FROM", "IF", "REPLACE", "WITH")
 
 
 class SqlCommands:
@@ -160,19 +160,11 @@ class SqlCommands:
                 f"{statement.unsupported} in {operation}",
                 "Specify all columns by position, by name (BY NAME) or in a list.",
             )
-        _check_partition(sql.context, table, statement.partition)
         if statement.overwrite:
             has_constant = any(text is not None for _, text in statement.partition)
             is_partial = has_constant or sql.context.settings.overwrites_partitions
             table_errors.refuse_partition_overwrite(table, is_partial=is_partial)
-        insertion = Insertion(
-            table=table.name,
-            query=await sql.query(statement),
-            columns=statement.columns,
-            by_name=statement.by_name,
-            overwrite=statement.overwrite,
-            partition=dict(statement.partition),
-        )
+        insertion = Insertion(table.name, await sql.inserted_rows(statement), statement.overwrite)
         return partial(self._tables.insert, sql.context.execution, insertion)
 
     @work.register
@@ -308,38 +300,6 @@ async def _new_name(context: StatementContext, target: Target) -> str:
     if VARIABLE_START in target.name:
         raise table_errors.variable_in_name(target.name)
     return target.name
-
-
-def _check_partition(
-    context: StatementContext, table: TemporaryTable, clause: Sequence[tuple[str, str | None]]
-) -> None:
-    """Check that a ``PARTITION`` clause names all partition columns once, those with a value before the others.
-
-    Raises:
-        GatewayError: If it does not.
-    """
-    if not clause:
-        return
-    comparable = context.settings.comparable_name
-    own = [comparable(column) for column in table.partition_columns]
-    unknown = [name for name, _ in clause if comparable(name) not in own]
-    if unknown:
-        listed = ", ".join(map(quote_name, unknown))
-        raise SparkError(
-            "PARTITIONS_NOT_FOUND",
-            f"The partition(s) {listed} cannot be found in table {quote_name(table.name)}. Its partition columns are: "
-            f"{', '.join(map(quote_name, table.partition_columns)) or 'none'}.",
-            partitionList=listed,
-            tableName=quote_name(table.name),
-        )
-    constant = [comparable(name) for name, text in clause if text is not None]
-    if sorted(own) != sorted(comparable(name) for name, _ in clause) or set(own[: len(constant)]) != set(constant):
-        raise table_errors.not_supported(
-            table.name,
-            "this PARTITION clause",
-            f"Name each of the partition columns {', '.join(map(quote_name, table.partition_columns))} once. The "
-            "columns with a value must be the first of them.",
-        )
 
 
 async def _check_definition(context: StatementContext, columns: relations_pb2.Relation) -> None:

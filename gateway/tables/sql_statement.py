@@ -1,7 +1,8 @@
 """A parsed SQL statement, with access to the names and the query in its text."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pyspark.sql.connect.proto import relations_pb2
 
@@ -9,12 +10,16 @@ from gateway.blocking_work.request_pools import INLINE_CHARACTERS
 from gateway.names.targets import Target
 from gateway.plans.sql_relations import find_sql, remove_positional_parameters
 from gateway.sql.identifier_clauses import EvaluatedNames
+from gateway.sql.insert import may_have_defaults
 from gateway.sql.lexer import tokenize
 from gateway.sql.parameters import Parameters, StringEvaluator
 from gateway.sql.statement_parser import extract_query, find_query
-from gateway.sql.statements import HasQuery, IdentifierClause, TableName
+from gateway.sql.statements import HasQuery, IdentifierClause, Insert, TableName
+from gateway.stored_tables.insert_plans import InsertedRows
 from gateway.tables.statement_context import StatementContext
 from gateway.tables.table_errors import unreadable_name
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +78,48 @@ class SqlStatement:
         """
         return await self.context.resolve(await self.unresolved_query(statement))
 
+    async def inserted_rows(self, statement: Insert) -> InsertedRows:
+        """Return the rows of an ``INSERT`` statement, with all names resolved.
+
+        Raises:
+            GatewayError: If a name cannot be resolved.
+        """
+        start, end = statement.columns_span
+        return InsertedRows(
+            query=await self.query(statement),
+            clause=self.text[start:end].strip(),
+            arguments=await self._run(self._cut_arguments, start, end),
+            has_defaults=await self._run(may_have_defaults, self._sql_text, end, self.context.settings.dialect),
+        )
+
     async def unresolved_query(self, statement: HasQuery) -> relations_pb2.Relation:
         """Return the query of a statement as a relation."""
+        return await self._run(self._cut_query, statement)
+
+    async def _run(self, function: Callable[..., _Result], *args: object) -> _Result:
+        """Call a function that reads the text, in a thread if the text is long."""
         if len(self.text) <= INLINE_CHARACTERS:
-            return self._cut_query(statement)
-        return await self.context.workspace_reads.run_or_abandon(self._cut_query, statement)
+            return function(*args)
+        return await self.context.workspace_reads.run_or_abandon(function, *args)
+
+    def _cut_arguments(self, start: int, end: int) -> relations_pb2.SQL | None:
+        """Return the parameters of the statement that may occur between two offsets, without its text."""
+        sql = relations_pb2.SQL()
+        sql.CopyFrom(_sql(self.relation))
+        sql.query = ""
+        if sql.pos_arguments or sql.pos_args:
+            used = self._evaluator().find_positions(start, end)
+            count = len(sql.pos_arguments or sql.pos_args)
+            remove_positional_parameters(sql, [each for each in range(count) if each not in used])
+        return sql if sql.ListFields() else None
+
+    @property
+    def _sql_text(self) -> str:
+        return self.context.names.texts.of(self.text)
+
+    def _evaluator(self) -> StringEvaluator:
+        tokens = tokenize(self._sql_text, self.context.settings.dialect)
+        return StringEvaluator(tokens, Parameters.of_statement(self._sql_text))
 
     def _cut_query(self, statement: HasQuery) -> relations_pb2.Relation:
         """Return the query of a statement as a relation, without the positional parameters before it."""
@@ -86,10 +128,8 @@ class SqlStatement:
         sql = _sql(query)
         text = self.context.names.texts.of(sql.query)
         if sql.pos_arguments or sql.pos_args:
-            tokens = tokenize(text, self.context.settings.dialect)
             start, end, _ = find_query(statement)
-            unused = StringEvaluator(tokens, Parameters.of_statement(text)).find_positions(start, end)
-            remove_positional_parameters(sql, unused)
+            remove_positional_parameters(sql, self._evaluator().find_positions(start, end))
         sql.query = self.context.names.texts.of(extract_query(text, statement))
         return query
 

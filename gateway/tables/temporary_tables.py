@@ -30,13 +30,14 @@ from gateway.blocking_work.storage import Storage
 from gateway.errors import BackendError, GatewayError, table_not_found
 from gateway.operations.responses import Response
 from gateway.sql.name_syntax import qualify_with_session
+from gateway.stored_tables.insert_plans import InsertedRows, NewPart, build_insert, empty_file
 from gateway.stored_tables.listings import build_create_statement
 from gateway.stored_tables.storage_formats import find_storage_format
-from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, build_write, encode_schema
+from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, encode_schema
 from gateway.tables.answers import not_created
 from gateway.tables.changes import begin_drop, begin_write
 from gateway.tables.execution import StatementExecutor, new_directory
-from gateway.tables.insertions import Insertion, fit_columns
+from gateway.tables.insertions import Insertion, named
 from gateway.tables.new_tables import NewTable
 from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
@@ -149,32 +150,28 @@ class TemporaryTables:
         Raises:
             GatewayError: If the statement failed. The statement is undone.
         """
-        session, backend = execution.session, execution.backend
+        session = execution.session
         table = _require_ready(await self._records.read(session), insertion.table)
-        schema = await backend.analyze_schema(build_session_table(table.name))
-        rows = fit_columns(insertion, await backend.analyze_schema(insertion.query), schema, execution.settings)
-        await backend.analyze_schema(rows)
+        schema = await execution.backend.analyze_schema(build_session_table(table.name))
         kind = WriteKind.OVERWRITING if insertion.overwrite else WriteKind.INSERTION
         write = self._write(execution, new_directory(), schema, kind)
-        options = find_storage_format(table.storage_format, table.name).options(dict(table.options))
 
         async def plan(path: str) -> base_pb2.Plan:
-            return build_write(
-                rows,
-                path,
-                storage_format=table.storage_format,
-                partition_columns=table.partition_columns,
-                options=options,
-            )
+            file = empty_file(schema, table.partition_columns)
+            await self._storage.run_location(self._storage.locations.create_table, session.uuid, write.directory, file)
+            return build_insert(self._new_part(table, write, path, schema), insertion.rows)
 
-        answer = await self._executor.execute_write(
-            execution,
-            table,
-            write,
-            begin=lambda record: begin_write(record, table, write),
-            plan=plan,
-            check_size=self._quotas.size_check(session, write),
-        )
+        try:
+            answer = await self._executor.execute_write(
+                execution,
+                table,
+                write,
+                begin=lambda record: begin_write(record, table, write),
+                plan=plan,
+                check_size=self._quotas.size_check(session, write),
+            )
+        except BackendError as error:
+            raise named(error, table.name) from error
         log.info("rows_inserted", table=table.name, overwrite=insertion.overwrite)
         return answer
 
@@ -193,7 +190,7 @@ class TemporaryTables:
         """
         schema = await execution.backend.analyze_schema(build_session_table(name))
         empty = build_empty_relation(encode_schema(schema))
-        return await self.insert(execution, Insertion(name, empty, overwrite=True))
+        return await self.insert(execution, Insertion(name, InsertedRows(empty), overwrite=True))
 
     async def drop(self, execution: Execution, table: TemporaryTable) -> Response:
         """Drop a table.
@@ -313,6 +310,11 @@ class TemporaryTables:
         if not is_left_over or views != {comparable_name(name)}:
             raise self.already_exists(name)
         await backend.drop_temp_view(name)
+
+    @staticmethod
+    def _new_part(table: TemporaryTable, write: PendingWrite, path: str, schema: StructType) -> NewPart:
+        options = find_storage_format(table.storage_format, table.name).options(dict(table.options))
+        return NewPart(write.directory, path, schema, table.storage_format, options)
 
     def _write(self, execution: Execution, directory: TableUuid, schema: StructType, kind: WriteKind) -> PendingWrite:
         return PendingWrite(directory, execution.operation.id, self._replica, encode_schema(schema), kind)

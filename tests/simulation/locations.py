@@ -72,6 +72,10 @@ class ModelLocations:
         self._call("create location", create)
         return path
 
+    def create_table(self, session_uuid: SessionUuid, table_uuid: TableUuid, file: Sequence[str]) -> None:
+        check_uuid(session_uuid), check_uuid(table_uuid)
+        self._call("create table", lambda: self._storage.write(session_uuid, table_uuid, None))
+
     def list(self) -> Set[SessionUuid]:
         return self._call("list locations", lambda: set(self._storage.locations))
 

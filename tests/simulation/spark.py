@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 from grpc import aio
-from pyspark.sql.connect.proto import base_pb2, relations_pb2
+from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.types import LongType, StructField, StructType
 
@@ -46,6 +46,7 @@ class _Operation:
         id: The operation id that the client chose.
         server_session: The server's id of the session.
         target: The directory that it writes; None if it writes nothing.
+        is_creation: Whether it creates this directory itself.
         answer: Its responses, or the reason for its failure; None while it runs.
         waiting: The calls that wait for its end.
         should_write: Whether its tasks should still write. After a cancellation, some tasks write nevertheless.
@@ -54,6 +55,7 @@ class _Operation:
     id: str
     server_session: str
     target: tuple[SessionUuid, TableUuid] | None = None
+    is_creation: bool = False
     answer: Sequence[bytes] | Exception | None = None
     waiting: list[Reply] = field(default_factory=list)
     should_write: bool = True
@@ -155,8 +157,10 @@ class SparkServer:
         operation = _Operation(request.operation_id, session.server_id)
         session.operations[operation.id] = operation
         plan = request.plan
-        if plan.command.HasField("write_operation"):
-            operation.target = _write_target(plan.command.write_operation.path)
+        path = _written_path(plan.command)
+        if path:
+            operation.target = _write_target(path)
+            operation.is_creation = plan.command.HasField("write_operation")
             operation.waiting.append(reply)
             self._schedule.after(self._random.random() * 0.2, lambda: self._start_write(operation))
             return
@@ -183,7 +187,7 @@ class SparkServer:
         target = operation.target
         if target is None or not operation.should_write:
             return
-        if self._storage.table(*target) is not None:
+        if operation.is_creation and self._storage.table(*target) is not None:
             self._finish(operation, _spark_error("PATH_ALREADY_EXISTS", "The path exists."))
             return
         self._storage.write(*target, None)
@@ -291,6 +295,15 @@ def _status_response(session: _Session) -> base_pb2.GetStatusResponse:
         state = _State.OPERATION_STATE_RUNNING if running else _State.OPERATION_STATE_SUCCEEDED
         response.operation_statuses.add(operation_id=operation.id, state=state)
     return response
+
+
+def _written_path(command: commands_pb2.Command) -> str:
+    """Return the path to which a command writes rows. Empty if it does not write any."""
+    if command.HasField("write_operation"):
+        return command.write_operation.path
+    references = command.sql_command.input.with_relations.references
+    scans = [each.subquery_alias.input.read.data_source for each in references]
+    return next((scan.paths[0] for scan in scans if scan.paths), "")
 
 
 def _write_target(path: str) -> tuple[SessionUuid, TableUuid]:

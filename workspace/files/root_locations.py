@@ -6,18 +6,18 @@ For the guarantees, see :mod:`workspace.files.session_locations`.
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator, Set
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from workspace.files.layout import Layout
-from workspace.files.private_files import make_private_directory, open_directory, sync_directory
+from workspace.files.private_files import make_private_directory, open_directory, sync_directory, write_private_file
 from workspace.files.table_files import size_bytes, sum_data_files
 from workspace.files.trash import Trash
-from workspace.identifiers import SessionUuid, TableUuid, check_uuid, is_uuid
+from workspace.identifiers import SessionUuid, TableUuid, check_file_name, check_uuid, is_uuid
 from workspace.locations import LocationContents, Owner, OwnerError
 
 _ATTEMPTS = 10
@@ -84,6 +84,20 @@ class RootLocations:
             os.fchown(descriptor, owner.uid, owner.gid)
             os.fchmod(descriptor, 0o700)
         new.rename(path)
+
+    def create_table(self, session_uuid: SessionUuid, table_uuid: TableUuid, file: Sequence[str]) -> None:
+        """Create the directory of a table, with an empty file in it.
+
+        All of them belong to the owner of the session location.
+        """
+        names = [check_file_name(name) for name in file]
+        with open_directory(self.path(session_uuid)) as location, ExitStack() as opened:
+            status, parent = os.fstat(location), location
+            for name in (check_uuid(table_uuid), *names[:-1]):
+                parent = opened.enter_context(_new_directory(name, parent, status))
+            with suppress(FileExistsError):
+                write_private_file(names[-1], b"", parent, is_synced=False)
+            os.chown(names[-1], status.st_uid, status.st_gid, dir_fd=parent, follow_symlinks=False)
 
     def list(self) -> Set[SessionUuid]:
         """Return the sessions that have a session location.
@@ -166,6 +180,17 @@ class RootLocations:
                         yield entry.name
         except (FileNotFoundError, NotADirectoryError):
             return
+
+
+@contextmanager
+def _new_directory(name: str, parent: int, owner: os.stat_result) -> Iterator[int]:
+    """Create a directory for an owner, unless it exists, and yield its descriptor."""
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=parent)
+    with open_directory(name, parent) as descriptor:
+        os.fchmod(descriptor, 0o700)
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        yield descriptor
 
 
 def _may_be_directory(entry: os.DirEntry[str]) -> bool:

@@ -127,6 +127,11 @@ class FileSessionLocations:
         self._roots.check(root)
         return RootLocations(Layout(root)).create(session_uuid, owner)
 
+    def create_table(self, session_uuid: SessionUuid, table_uuid: TableUuid, file: Sequence[str]) -> None:
+        """Create the directory of a table in the location in the current root, with an empty file in it."""
+        self._roots.check(self._root)
+        RootLocations(Layout(self._root)).create_table(session_uuid, table_uuid, file)
+
     def list(self) -> Set[SessionUuid]:
         """Return the sessions that have a session location. Links are ignored."""
         return {session_uuid for root in self.roots() for session_uuid in root.list()}

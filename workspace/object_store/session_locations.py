@@ -40,7 +40,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import BinaryIO
 
-from workspace.identifiers import SessionUuid, TableUuid, check_uuid, is_uuid
+from workspace.identifiers import SessionUuid, TableUuid, check_file_name, check_uuid, is_uuid
 from workspace.locations import Owner, OwnerError
 from workspace.object_store.addresses import ObjectAddress
 from workspace.object_store.bucket import Bucket
@@ -159,6 +159,18 @@ class ObjectSessionLocations:
         self._require_live(target)
         self._bucket.put(f"{self._keys.prefix(target)}.location", b"")
         return uri
+
+    def create_table(self, session_uuid: SessionUuid, table_uuid: TableUuid, file: Sequence[str]) -> None:
+        """Create an empty object below the prefix of a table.
+
+        Raises:
+            FileNotFoundError: If the location or the table is in the trash.
+        """
+        names = [check_file_name(name) for name in file]
+        self._check()
+        target = Target(session_uuid, table_uuid)
+        self._require_live(target)
+        self._bucket.put(self._keys.prefix(target) + "/".join(names), b"")
 
     def list(self) -> Set[SessionUuid]:
         """Return the sessions that have a session location."""

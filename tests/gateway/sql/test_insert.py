@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.sql.insert import may_have_defaults
 from gateway.sql.lexer import TokenKind, tokenize
 from gateway.sql.statement_parser import extract_query, parse_statement
 from gateway.sql.statements import Insert
@@ -18,36 +19,37 @@ def parse(sql: str) -> Insert:
 @pytest.mark.parametrize(
     ("sql", "clause", "name", "columns"),
     [
-        ("insert into t select 1", "insert into t ", "t", None),
-        ("insert into table a.t values (1), (2)", "insert into table a.t ", "a.t", None),
-        ("insert into t table x", "insert into t ", "t", None),
-        ("insert into t from x select *", "insert into t ", "t", None),
-        ("insert into t(select 1)", "insert into t", "t", None),
-        ("insert into t ((select 1) union (select 2))", "insert into t ", "t", None),
-        ("insert into t (table x)", "insert into t ", "t", None),
-        ("insert into t (values (1))", "insert into t ", "t", None),
-        ("insert into t (a, `b c`) select 1, 2", "insert into t (a, `b c`) ", "t", ("a", "b c")),
-        ("insert into t (a)(select 1)", "insert into t (a)", "t", ("a",)),
-        ("insert into t (select) table x", "insert into t (select) ", "t", ("select",)),
-        ("insert into t with q as (select 1) select * from q", "insert into t ", "t", None),
-        ("insert into table values (1)", "insert into table ", "table", None),
-        ("insert into table select 1", "insert into table ", "table", None),
-        ("insert into table table x", "insert into table ", "table", None),
-        ("insert into table table select 1", "insert into table table ", "table", None),
-        ("insert overwrite directory select 1", "insert overwrite directory ", "directory", None),
-        ("insert overwrite local (a) select 1", "insert overwrite local (a) ", "local", ("a",)),
-        ("with q as (select 1) insert into t select * from q", "insert into t ", "t", None),
-        ("with q (select 1), r(a) as (select 1) insert into t from q select *", "insert into t ", "t", None),
-        ("with recursive q(a) max recursion level 5 as (select 1) insert into t table q", "insert into t ", "t", None),
-        ("with identifier('q') (select 1) insert into t table q", "insert into t ", "t", None),
+        ("insert into t select 1", "insert into t ", "t", ""),
+        ("insert into table a.t values (1), (2)", "insert into table a.t ", "a.t", ""),
+        ("insert into t table x", "insert into t ", "t", ""),
+        ("insert into t from x select *", "insert into t ", "t", ""),
+        ("insert into t(select 1)", "insert into t", "t", ""),
+        ("insert into t ((select 1) union (select 2))", "insert into t ", "t", ""),
+        ("insert into t (table x)", "insert into t ", "t", ""),
+        ("insert into t (values (1))", "insert into t ", "t", ""),
+        ("insert into t (a, `b c`) select 1, 2", "insert into t (a, `b c`) ", "t", "(a, `b c`)"),
+        ("insert into t (a)(select 1)", "insert into t (a)", "t", "(a)"),
+        ("insert into t (select) table x", "insert into t (select) ", "t", "(select)"),
+        ("insert into t with q as (select 1) select * from q", "insert into t ", "t", ""),
+        ("insert into table values (1)", "insert into table ", "table", ""),
+        ("insert into table select 1", "insert into table ", "table", ""),
+        ("insert into table table x", "insert into table ", "table", ""),
+        ("insert into table table select 1", "insert into table table ", "table", ""),
+        ("insert overwrite directory select 1", "insert overwrite directory ", "directory", ""),
+        ("insert overwrite local (a) select 1", "insert overwrite local (a) ", "local", "(a)"),
+        ("with q as (select 1) insert into t select * from q", "insert into t ", "t", ""),
+        ("with q (select 1), r(a) as (select 1) insert into t from q select *", "insert into t ", "t", ""),
+        ("with recursive q(a) max recursion level 5 as (select 1) insert into t table q", "insert into t ", "t", ""),
+        ("with identifier('q') (select 1) insert into t table q", "insert into t ", "t", ""),
     ],
 )
-def test_clause_and_query_are_separated(sql: str, clause: str, name: str, columns: tuple[str, ...] | None) -> None:
+def test_clause_and_query_are_separated(sql: str, clause: str, name: str, columns: str) -> None:
     """Guarantee 1, for statements that Spark 4.3 parses in the same way."""
     statement = parse(f"{sql} ; -- c")
     assert sql[slice(*statement.clause_span)] == clause
     assert ".".join(statement.name.parts) == name
-    assert (statement.columns, statement.by_name, statement.unsupported) == (columns, False, None)
+    assert sql[slice(*statement.columns_span)].strip() == columns
+    assert statement.unsupported is None
     assert statement.overwrite == ("overwrite" in sql)
     assert statement.end == len(sql)
     assert extract_query(sql, statement) == sql.replace(clause, " " * len(clause))
@@ -55,7 +57,7 @@ def test_clause_and_query_are_separated(sql: str, clause: str, name: str, column
 
 def test_by_name() -> None:
     statement = parse("insert into t by name select 1 a")
-    assert statement.by_name
+    assert statement.columns_span == (13, 22)
     assert statement.unsupported is None
 
 
@@ -137,14 +139,31 @@ def test_end_is_after_the_last_token(pieces: list[str]) -> None:
         ("(a)", (("a", None),)),
         ("(a = 1 + 1)", ()),
         ("(a = f(1))", ()),
-        ("(a = :p)", ()),
+        ("(a = a)", ()),
+        ("(a = :p, b = ?)", (("a", ":p"), ("b", "?"))),
+        ("(a = interval 1 day, b = default)", (("a", "interval 1 day"), ("b", "default"))),
         ("(a = 1", ()),
         ("()", ()),
     ],
 )
-def test_partition_clause_has_literals(clause, expected):
+def test_partition_clause_has_constants(clause, expected):
     statement = parse_statement(f"insert into t partition {clause} select 1")
     if expected is None:
         expected = (("a", "'x;'"), ("b", "null"), ("c", "date '2020-01-01'"), ("d", "X'FF'"))
     assert statement.partition == expected
     assert (statement.unsupported is None) == bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("values (1, default)", True),
+        ("select 1, DEFAULT from x", True),
+        ("select 1 from default.x", False),
+        ("select x.default from x", False),
+        ("select 'default', `default`", False),
+    ],
+)
+def test_defaults_are_found(query, expected):
+    sql = f"insert into t (a, default) {query}"
+    assert may_have_defaults(sql, parse(sql).columns_span[1]) == expected

@@ -24,7 +24,9 @@ def turned(client, number=1):
 def test_insert_into_appends_by_position(table):
     frame(table).write.insertInto("t")
     frame(table, 2).write.insertInto("dfs.tmp.T")
-    table.refuses(lambda: turned(table).write.insertInto("t"), "INVALID_COLUMN_OR_FIELD_DATA_TYPE", "42000")
+    table.refuses(
+        lambda: turned(table).write.insertInto("t"), "INCOMPATIBLE_DATA_FOR_TABLE.CANNOT_SAFELY_CAST", "KD000"
+    )
     assert table.sorted("select * from t") == [(1, "x"), (2, "x")]
     frame(table, 3).write.insertInto("t", overwrite=True)
     assert table.rows("select * from t") == [(3, "x")]
@@ -40,7 +42,7 @@ def test_save_as_table_and_write_to_append_by_name(table):
         lambda: turned(table).selectExpr("a", "b", "1 c").write.mode("append").saveAsTable("t"),
         lambda: turned(table).selectExpr("a", "b", "1 c").writeTo("t").append(),
     ):
-        table.refuses(write, "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703", "`c`")
+        table.refuses(write, "INSERT_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS", "21S01", "`c`")
 
 
 def test_data_frame_of_table_is_inserted_into_same_table(table):

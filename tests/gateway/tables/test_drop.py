@@ -71,7 +71,6 @@ def test_statements_that_change_the_name_are_refused(client):
         "delete from dfs.tmp.t",
         "merge into t using t u on t.a = u.a when matched then delete",
         "truncate table t partition (a = 1)",
-        "insert into t partition (a = f(1)) select 1",
         "insert into t replace where a = 1 select 2",
         "from t insert into t select a",
     ):

@@ -70,8 +70,8 @@ def test_values_are_converted_as_spark_stores_them(table):
     table.run("insert into t select 1.5, 2")
     table.run("insert into t select cast(3 as tinyint), date'2020-01-01'")
     assert table.sorted("select * from t") == [(1, "2"), (3, "2020-01-01")]
-    table.refuses("insert into t values ('abc', 'x')", "INVALID_COLUMN_OR_FIELD_DATA_TYPE", "42000")
-    table.refuses("insert into t values (99999999999, 'x')", "CAST_OVERFLOW", "22003")
+    table.refuses("insert into t values ('abc', 'x')", "INCOMPATIBLE_DATA_FOR_TABLE.CANNOT_SAFELY_CAST", "KD000")
+    table.refuses("insert into t values (99999999999, 'x')", "CAST_OVERFLOW_IN_TABLE_INSERT", "22003")
 
 
 FAILING = (
@@ -79,7 +79,7 @@ FAILING = (
     ("values (1, 2, 3)", "INSERT_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS", "21S01"),
     ("(a) values (1, 2)", "INSERT_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS", "21S01"),
     ("(nope) values (1)", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703"),
-    ("by name select 1 nope", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703"),
+    ("by name select 1 nope", "INCOMPATIBLE_DATA_FOR_TABLE.EXTRA_COLUMNS", "KD000"),
     ("(a, A) values (1, 2)", "COLUMN_ALREADY_EXISTS", "42711"),
     ("select raise_error('no'), 'x'", "USER_RAISED_EXCEPTION", "P0001"),
     ("select * from nowhere", "TABLE_OR_VIEW_NOT_FOUND", "42P01"),

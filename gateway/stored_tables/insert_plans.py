@@ -1,0 +1,151 @@
+"""Plans with which Spark itself inserts rows into a table.
+
+Spark can insert into a temporary view if the view is nothing but a scan of files in one directory. Such a view of a
+new, empty directory stands for the table while Spark executes an insertion. Therefore, Spark matches the columns, adds
+the default values, converts and checks the values, and writes the files exactly as for a table of its own. The view
+exists only while the plan runs, because Spark creates the references of a SQL command as views and drops them
+afterwards.
+
+Guarantee: no client can guess the names of these views.
+
+Source: [spark-connect-proto relations.proto], message ``WithRelations``; ``ResolveRelations``,
+``PreprocessTableInsertion`` and ``ResolveColumnDefaultInCommandInputQuery`` of Spark.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.connect.proto import base_pb2, relations_pb2
+from pyspark.sql.types import StructType
+
+from gateway.messages.deep_messages import append_copies
+from gateway.stored_tables.table_plans import PRIVATE_FILES, add_row_count, encode_schema
+from workspace.identifiers import TableUuid
+from workspace.name_comparison import comparable_name
+
+_CHAR_OR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+"""The key of the metadata in which Spark stores the type of a column that contains ``CHAR`` or ``VARCHAR``."""
+_CHAR = re.compile(r"\bchar\b")
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^").union(map(chr, range(1, 32)))
+"""The characters that Spark escapes in the names of partition directories."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewPart:
+    """An empty directory for the rows of an insertion.
+
+    Attributes:
+        directory: The name of the directory, which is also the id of the operation that writes the rows.
+        path: The path of the directory, in Spark's form.
+        schema: The columns of the table. The partition columns are the last.
+        storage_format: The name of the data source.
+        options: The options of the data source.
+    """
+
+    directory: TableUuid
+    path: str
+    schema: StructType
+    storage_format: str
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class InsertedRows:
+    """The rows of an insertion, and how they are inserted.
+
+    Attributes:
+        query: The query that returns the rows, with all names resolved.
+        clause: The text between the table and the query of an ``INSERT`` statement, such as ``BY NAME``.
+        arguments: The SQL relation whose parameters occur in the clause. None without parameters.
+        has_defaults: Whether the text of the query may contain ``DEFAULT`` as a value. Spark replaces it only if the
+            query is part of the text of the insertion, so Spark does not count the rows.
+    """
+
+    query: relations_pb2.Relation
+    clause: str = ""
+    arguments: relations_pb2.SQL | None = None
+    has_defaults: bool = False
+
+
+def build_insert(part: NewPart, rows: InsertedRows) -> base_pb2.Plan:
+    """Return the plan that inserts rows into a new part of a table, and counts them if possible."""
+    plan = base_pb2.Plan()
+    command = plan.command.sql_command.input.with_relations
+    suffix = part.directory.replace("-", "_")
+    target, source = f"lodge_part_{suffix}", f"lodge_rows_{suffix}"
+    sql = command.root.sql
+    sql.query = f"INSERT INTO {target} {rows.clause} "
+    if rows.arguments is not None:
+        _copy_arguments(rows.arguments, sql)
+    if rows.has_defaults:
+        _append_text(rows.query, command)
+    else:
+        sql.query += f"TABLE {source}"
+        reference = command.references.add().subquery_alias
+        reference.alias = source
+        add_row_count(reference.input, rows.query)
+    reference = command.references.add().subquery_alias
+    reference.alias = target
+    _fill_scan(reference.input.read.data_source, part)
+    return plan
+
+
+def _append_text(query: relations_pb2.Relation, command: relations_pb2.WithRelations) -> None:
+    """Append the text of a query to the text of a command, with its parameters and references."""
+    if query.HasField("with_relations"):
+        append_copies(command.references, query.with_relations.references)
+        query = query.with_relations.root
+    command.root.sql.query += query.sql.query
+    _copy_arguments(query.sql, command.root.sql)
+
+
+def empty_file(schema: StructType, partition_columns: Sequence[str]) -> Sequence[str]:
+    """Return the path of an empty file below the directory of a new part, as a sequence of names.
+
+    Spark finds out from existing files which columns divide them. Without partitions, Spark ignores the file.
+
+    Args:
+        schema: The columns of the table.
+        partition_columns: The partition columns. Their case may differ from that in the schema.
+    """
+    names = {comparable_name(name): name for name in schema.names}
+    directories = [f"{_escape(names[comparable_name(name)])}={_NULL_PARTITION}" for name in partition_columns]
+    return (*directories, "empty") if directories else ("_empty",)
+
+
+def _fill_scan(scan: relations_pb2.Read.DataSource, part: NewPart) -> None:
+    scan.format = part.storage_format
+    scan.schema = _insertable_schema(part.schema)
+    scan.paths.append(part.path)
+    scan.options.update({**part.options, **PRIVATE_FILES})
+
+
+def _insertable_schema(schema: StructType) -> str:
+    """Return a schema in JSON format in which ``CHAR`` is replaced with ``VARCHAR``.
+
+    Spark pads the values of ``CHAR`` columns when it reads them, and a view that pads is no scan any more. For both
+    types, Spark refuses the same values.
+    """
+    columns: dict[str, Any] = json.loads(encode_schema(schema))
+    for column in columns["fields"]:
+        kind = column["metadata"].get(_CHAR_OR_VARCHAR)
+        if kind is not None:
+            column["metadata"][_CHAR_OR_VARCHAR] = _CHAR.sub("varchar", kind)
+    return json.dumps(columns)
+
+
+def _copy_arguments(source: relations_pb2.SQL, target: relations_pb2.SQL) -> None:
+    append_copies(target.pos_args, source.pos_args)
+    append_copies(target.pos_arguments, source.pos_arguments)
+    for name, literal in source.args.items():
+        target.args[name].CopyFrom(literal)
+    for name, expression in source.named_arguments.items():
+        target.named_arguments[name].CopyFrom(expression)
+
+
+def _escape(name: str) -> str:
+    return "".join(f"%{ord(each):02X}" if each in _ESCAPED else each for each in name)

@@ -71,11 +71,13 @@ SPARK_CONDITIONS: Mapping[str, SparkCondition] = MappingProxyType(
         "INVALID_HANDLE.FORMAT": _condition("HY000", "handle"),
         "INVALID_HANDLE.OPERATION_ALREADY_EXISTS": _condition("HY000", "handle"),
         SESSION_CLOSED: _condition("08003", "handle"),
+        "INVALID_PARTITION_SPEC": _condition("42601", "details"),
         "OPERATION_CANCELED": _condition("HY008"),
         "PARSE_SYNTAX_ERROR": _condition("42601", "error", "hint"),
         "SCHEMA_NOT_FOUND": _condition("42704", "schemaName"),
         "TABLE_OR_VIEW_ALREADY_EXISTS": _condition("42P07", "relationName"),
         "TABLE_OR_VIEW_NOT_FOUND": _condition("42P01", "relationName", "searchPath"),
+        "UNSUPPORTED_FEATURE.TABLE_OPERATION": _condition("0A000", "tableName", "operation"),
         "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE": _condition("0A000", "format", "columnName", "columnType"),
     }
 )

@@ -14,6 +14,8 @@ Guarantees:
    read this form.
 4. ``suspects`` and ``relations`` are stored only if there are any. A release that does not know one of them reads the
    rest, and drops it when it writes the record.
+5. A record in which a statement replaces single partitions, or rewrites rows, has the format 3. Releases that do not
+   know such statements refuse it. All other records have the format 2, which these releases know.
 """
 
 import json
@@ -26,15 +28,17 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from workspace.identifiers import check_uuid
-from workspace.records import SessionRecord
+from workspace.records import SessionRecord, WriteKind
 
-_FORMAT: Literal[2] = 2
+_COMMON: Literal[2] = 2
+_WITH_PARTITIONS: Literal[3] = 3
 _DROP = "Drop"
+_NEW_KINDS = frozenset({WriteKind.PARTITION_OVERWRITING, WriteKind.REWRITING})
 
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    format: Literal[2]
+    format: Literal[2, 3]
     record: SessionRecord
 
 
@@ -65,12 +69,18 @@ def to_document(record: SessionRecord) -> Mapping[str, Any]:
     Raises:
         ValueError: If JSON cannot represent a part of the record.
     """
-    document: dict[str, Any] = _DOCUMENT.dump_python(_Document(_FORMAT, record), mode="json", warnings=False)
+    document: dict[str, Any] = _DOCUMENT.dump_python(_Document(_format_of(record), record), mode="json", warnings=False)
     document["record"]["holders"].sort()
     for name in ("suspects", "relations"):
         if not document["record"][name]:
             del document["record"][name]
+    of_tables = (write for table in document["record"]["tables"] for write in table["writes"])
+    for write in (*document["record"]["writes"], *of_tables):
+        if not write["partitions"]:
+            del write["partitions"]
     for table in document["record"]["tables"]:
+        if not table["replacements"]:
+            del table["replacements"]
         drop = table.pop("drop")
         if drop is not None:
             table["writes"].append(_stored_drop(table["uuid"], drop))
@@ -86,6 +96,12 @@ def from_document(document: Mapping[str, Any]) -> SessionRecord:
         ValueError: If the document is not a valid record. The message contains the reason.
     """
     return _check(_DOCUMENT.validate_python(_with_separate_drops(document)))
+
+
+def _format_of(record: SessionRecord) -> Literal[2, 3]:
+    kinds = {write.kind for table in record.tables for write in table.writes}
+    has_partitions = any(table.replacements for table in record.tables) or kinds & _NEW_KINDS
+    return _WITH_PARTITIONS if has_partitions else _COMMON
 
 
 def _check(document: _Document) -> SessionRecord:

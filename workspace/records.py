@@ -7,6 +7,7 @@ Source: [architecture "Session records, leases and the reaper"].
 """
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from workspace.identifiers import ClientSessionId, Principal, RecordName, ReplicaId, SessionUuid, TableUuid, record_name
@@ -43,11 +44,34 @@ class WriteKind(enum.StrEnum):
     """The kind of a statement that writes rows to a table.
 
     For the steps of each kind, see :mod:`gateway.tables.execution`.
+
+    Attributes:
+        CREATION: The rows are those of a new table.
+        INSERTION: The rows are added.
+        OVERWRITING: The rows replace all rows that the table has when they are published.
+        PARTITION_OVERWRITING: The rows replace those of some partitions when they are published.
+        REWRITING: The rows replace those that the table had when the write began, or those of some of its partitions.
     """
 
     CREATION = "Creation"
     INSERTION = "Insertion"
     OVERWRITING = "Overwriting"
+    PARTITION_OVERWRITING = "PartitionOverwriting"
+    REWRITING = "Rewriting"
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Partitions of a table whose rows a part has replaced.
+
+    Attributes:
+        part: The directory of the part. The rows of the partitions in all parts before it are no longer visible.
+        partitions: The paths of the partitions, such as ``a=1/b=x``. A path that names only the first partition columns
+            stands for all partitions below it. The part has rows in no other partitions.
+    """
+
+    part: TableUuid
+    partitions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +91,12 @@ class PendingWrite:
         rows: The number of written rows. It is known when the write is published.
         size_bytes: The size of the written files. It is known when the write is published. With a quota for the size
             of tables, it is known before.
-        replaced: The directories of the rows that were replaced. They are kept until the statement is complete.
-        replaced_rows: The number of rows in the table before the write.
-        replaced_bytes: The size of the table's files before the write.
+        replaced: The directories of the rows that were replaced. They are kept until the statement is complete. For a
+            write that rewrites rows, they are known when the write begins.
+        replaced_rows: The number of rows that the write replaces. Insertions replace none.
+        replaced_bytes: The size of the files that the write replaces.
+        partitions: The partitions whose rows the write replaces, see :class:`Replacement`. Empty for a write that
+            overwrites the partitions of its own rows, until it is published, and for other writes.
     """
 
     directory: TableUuid
@@ -83,6 +110,12 @@ class PendingWrite:
     replaced: tuple[TableUuid, ...] = ()
     replaced_rows: int = 0
     replaced_bytes: int = 0
+    partitions: tuple[str, ...] = ()
+
+    @property
+    def replaces_all(self) -> bool:
+        """Whether the write replaces all rows of the table, as of now or as of its beginning."""
+        return self.kind is WriteKind.OVERWRITING or (self.kind is WriteKind.REWRITING and not self.partitions)
 
     @property
     def directories(self) -> tuple[TableUuid, ...]:
@@ -122,7 +155,8 @@ class TemporaryTable:
         uuid: The UUID of the table. It is also the name of the first directory with the table's data.
         state: The state of the table.
         storage_format: The name of the data source that reads and writes the files, such as ``parquet``.
-        parts: The directories in the session location that contain the rows. Each insertion adds a directory.
+        parts: The directories in the session location that contain the rows. Each insertion adds a directory at the
+            end.
         rows: The number of rows in the table.
         size_bytes: The total size of the table's files.
         created_at: The time of creation, for people to read. Wall-clock time in ISO 8601 format with a time zone.
@@ -130,6 +164,7 @@ class TemporaryTable:
         options: The keys and values of the storage format's options.
         writes: The running statements that write to the table.
         drop: The running statement that drops the table, or None.
+        replacements: The partitions of which rows in earlier parts are no longer visible.
     """
 
     name: str
@@ -144,6 +179,30 @@ class TemporaryTable:
     options: tuple[tuple[str, str], ...] = ()
     writes: tuple[PendingWrite, ...] = ()
     drop: PendingDrop | None = None
+    replacements: tuple[Replacement, ...] = ()
+
+    @property
+    def visible_parts(self) -> tuple[tuple[TableUuid, tuple[str, ...]], ...]:
+        """The parts that contain visible rows, each with the partitions of which its rows are not visible."""
+        return self._parts_without(self.replacements)
+
+    @property
+    def hidden_parts(self) -> frozenset[TableUuid]:
+        """The parts of which no rows are visible any more, even if all pending writes are undone."""
+        pending = {write.directory for write in self.writes}
+        lasting = [each for each in self.replacements if each.part not in pending]
+        return frozenset(self.parts) - {part for part, _ in self._parts_without(lasting)}
+
+    def _parts_without(self, replacements: Sequence[Replacement]) -> tuple[tuple[TableUuid, tuple[str, ...]], ...]:
+        replaced = {each.part: each.partitions for each in replacements}
+        found: list[tuple[TableUuid, tuple[str, ...]]] = []
+        hidden: dict[str, None] = {}
+        for part in reversed(self.parts):
+            own = replaced.get(part, ())
+            if not own or not hidden.keys() >= set(own):
+                found.append((part, tuple(hidden)))
+            hidden.update(dict.fromkeys(own))
+        return tuple(reversed(found))
 
     @property
     def pending_changes(self) -> tuple[PendingChange, ...]:

@@ -17,7 +17,15 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.types import StructType
 
 from gateway.backends.backend_operations import BackendOperations
-from gateway.backends.backend_rows import MAX_ROW_BYTES, BackendRowsError, Kind, RowReader, is_boolean, is_integer
+from gateway.backends.backend_rows import (
+    MAX_ROW_BYTES,
+    BackendRowsError,
+    Kind,
+    RowReader,
+    is_boolean,
+    is_integer,
+    is_text,
+)
 from gateway.backends.backends import Backend
 from gateway.backends.schema_answers import read_schema
 from gateway.backends.session_channel import SessionChannel
@@ -72,6 +80,17 @@ class BackendSession:
         if found.ByteSize() <= INLINE_BYTES:
             return read_schema(found, self.address)
         return await asyncio.to_thread(read_schema, found, self.address)
+
+    async def parse_schema(self, ddl: str) -> StructType:
+        """Return the columns of a definition in DDL format. They can have the types ``CHAR`` and ``VARCHAR``.
+
+        Raises:
+            BackendError: If Spark cannot parse the definition.
+            GatewayError: If the answer is not what it should be.
+        """
+        request = self._analysis()
+        request.ddl_parse.ddl_string = ddl
+        return read_schema((await self._analyze(request)).ddl_parse.parsed, self.address)
 
     async def explain(self, relation: relations_pb2.Relation) -> str:
         """Return all plans of a relation in the format of ``EXPLAIN EXTENDED``.
@@ -141,6 +160,25 @@ class BackendSession:
         if len(answers) != 1 or answers[0]["count"] is None:
             raise self._channel.failed(f"{len(answers)} counts instead of one")
         return int(answers[0]["count"])
+
+    async def read_texts(self, plan: base_pb2.Plan, columns: Sequence[str]) -> Sequence[str | None]:
+        """Execute a query that returns one row of texts, and return the texts.
+
+        Args:
+            plan: The query.
+            columns: The names of its columns.
+
+        Raises:
+            BackendError: If the query fails.
+            GatewayError: If the backend answers something else.
+        """
+        try:
+            answers = await self._read_row(plan, dict.fromkeys(columns, is_text))
+        except BackendRowsError as error:
+            raise self._channel.failed(str(error)) from error
+        if len(answers) != 1:
+            raise self._channel.failed(f"{len(answers)} rows instead of one")
+        return [answers[0][column] for column in columns]
 
     async def _read_row(self, plan: base_pb2.Plan, columns: Mapping[str, Kind]) -> Sequence[Mapping[str, Any]]:
         """Execute a query, and return its rows, at most one."""

@@ -13,7 +13,6 @@ Source: [spark-connect-proto relations.proto], message ``WithRelations``; ``Reso
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,16 +21,14 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.types import StructType
 
 from gateway.messages.deep_messages import append_copies
+from gateway.stored_tables.column_metadata import with_varchar_only
+from gateway.stored_tables.partitions import EMPTY_FILE, partition_path
 from gateway.stored_tables.table_plans import PRIVATE_FILES, add_row_count, encode_schema
 from workspace.identifiers import TableUuid
 from workspace.name_comparison import comparable_name
 
-_CHAR_OR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
-"""The key of the metadata in which Spark stores the type of a column that contains ``CHAR`` or ``VARCHAR``."""
-_CHAR = re.compile(r"\bchar\b")
-_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^").union(map(chr, range(1, 32)))
-"""The characters that Spark escapes in the names of partition directories."""
+PLACEHOLDER = "lodge_insertion_"
+"""The beginning of the names of views that exist only while Spark executes an insertion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +73,7 @@ def build_insert(part: NewPart, rows: InsertedRows) -> base_pb2.Plan:
     plan = base_pb2.Plan()
     command = plan.command.sql_command.input.with_relations
     suffix = part.directory.replace("-", "_")
-    target, source = f"lodge_part_{suffix}", f"lodge_rows_{suffix}"
+    target, source = f"{PLACEHOLDER}part_{suffix}", f"{PLACEHOLDER}rows_{suffix}"
     sql = command.root.sql
     sql.query = f"INSERT INTO {target} {rows.clause} "
     if rows.arguments is not None:
@@ -103,6 +100,13 @@ def _append_text(query: relations_pb2.Relation, command: relations_pb2.WithRelat
     _copy_arguments(query.sql, command.root.sql)
 
 
+def no_rows(schema: StructType) -> InsertedRows:
+    """Return an insertion of no rows, for which Spark checks all default values of a table."""
+    query = relations_pb2.Relation()
+    query.sql.query = f"SELECT {', '.join(['DEFAULT'] * len(schema.fields))} WHERE FALSE"
+    return InsertedRows(query, has_defaults=True)
+
+
 def empty_file(schema: StructType, partition_columns: Sequence[str]) -> Sequence[str]:
     """Return the path of an empty file below the directory of a new part, as a sequence of names.
 
@@ -112,9 +116,11 @@ def empty_file(schema: StructType, partition_columns: Sequence[str]) -> Sequence
         schema: The columns of the table.
         partition_columns: The partition columns. Their case may differ from that in the schema.
     """
-    names = {comparable_name(name): name for name in schema.names}
-    directories = [f"{_escape(names[comparable_name(name)])}={_NULL_PARTITION}" for name in partition_columns]
-    return (*directories, "empty") if directories else ("_empty",)
+    if not partition_columns:
+        return (f"_{EMPTY_FILE}",)
+    spelled = {comparable_name(name): name for name in schema.names}
+    names = [spelled[comparable_name(name)] for name in partition_columns]
+    return (*partition_path(names, [None] * len(names)).split("/"), EMPTY_FILE)
 
 
 def _fill_scan(scan: relations_pb2.Read.DataSource, part: NewPart) -> None:
@@ -132,9 +138,7 @@ def _insertable_schema(schema: StructType) -> str:
     """
     columns: dict[str, Any] = json.loads(encode_schema(schema))
     for column in columns["fields"]:
-        kind = column["metadata"].get(_CHAR_OR_VARCHAR)
-        if kind is not None:
-            column["metadata"][_CHAR_OR_VARCHAR] = _CHAR.sub("varchar", kind)
+        column["metadata"] = with_varchar_only(column["metadata"])
     return json.dumps(columns)
 
 
@@ -145,7 +149,3 @@ def _copy_arguments(source: relations_pb2.SQL, target: relations_pb2.SQL) -> Non
         target.args[name].CopyFrom(literal)
     for name, expression in source.named_arguments.items():
         target.named_arguments[name].CopyFrom(expression)
-
-
-def _escape(name: str) -> str:
-    return "".join(f"%{ord(each):02X}" if each in _ESCAPED else each for each in name)

@@ -11,6 +11,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from gateway.sql.name_patterns import NamePattern
 from gateway.sql.name_syntax import quote_name
+from gateway.stored_tables.column_metadata import CHAR_OR_VARCHAR, CURRENT_DEFAULT
 from workspace.records import TableState, TemporaryTable
 
 
@@ -91,8 +92,14 @@ def build_create_statement(table: TemporaryTable, schema: StructType, workspace:
 
 
 def _column(field: StructField) -> str:
-    comment = str(field.metadata.get("comment", ""))
-    return f"{quote_name(field.name)} {_type(field.dataType)}" + (f" COMMENT {_text(comment)}" if comment else "")
+    metadata = field.metadata or {}
+    limited = metadata.get(CHAR_OR_VARCHAR)
+    parts = [quote_name(field.name), _type(field.dataType) if limited is None else str(limited).upper()]
+    if CURRENT_DEFAULT in metadata:
+        parts.append(f"DEFAULT {metadata[CURRENT_DEFAULT]}")
+    if metadata.get("comment"):
+        parts.append(f"COMMENT {_text(str(metadata['comment']))}")
+    return " ".join(parts)
 
 
 def _text(value: str) -> str:

@@ -129,7 +129,6 @@ def build_permanent_scan(path: Path) -> relations_pb2.Relation | None:
         storage_format=description.storage_format,
         schema=description.schema,
         options=STORAGE_FORMATS[description.storage_format].options(description.options),
-        is_partitioned=False,
     )
 
 

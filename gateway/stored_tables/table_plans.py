@@ -19,6 +19,7 @@ from pyspark.sql.connect.types import pyspark_types_to_proto_types
 from pyspark.sql.types import StructType
 
 from gateway.sql.name_syntax import qualify_with_session, quote_name
+from workspace.name_comparison import comparable_name
 from workspace.storage_paths import StoragePath
 
 ROWS_WRITTEN = "lodge_rows_written"
@@ -79,25 +80,20 @@ def build_scan(
     storage_format: str,
     schema: StructType,
     options: Mapping[str, str],
-    is_partitioned: bool,
+    partition_columns: Sequence[str] = (),
 ) -> relations_pb2.Relation:
-    """Return a relation that reads the rows in one or more directories.
+    """Return a relation that reads the rows in directories, in a single scan.
 
-    The relation has the columns of the schema, in the same order. Spark reads several directories in a single scan,
-    unless the directories are partitioned.
+    The relation has the columns of the schema, in the same order. Several directories must not be partitioned.
+
+    Args:
+        directories: The paths of the directories.
+        storage_format: The name of the data source.
+        schema: The columns.
+        options: The options of the data source.
+        partition_columns: The columns whose values are in the names of directories. Spark does not keep the metadata of
+            such columns, so the relation adds them.
     """
-    if is_partitioned and len(directories) > 1:
-        middle = len(directories) // 2
-        halves = [
-            build_scan(half, storage_format=storage_format, schema=schema, options=options, is_partitioned=True)
-            for half in (directories[:middle], directories[middle:])
-        ]
-        union = relations_pb2.Relation()
-        union.set_op.left_input.CopyFrom(halves[0])
-        union.set_op.right_input.CopyFrom(halves[1])
-        union.set_op.set_op_type = relations_pb2.SetOperation.SET_OP_TYPE_UNION
-        union.set_op.is_all = True
-        return union
     scan = relations_pb2.Relation()
     scan.read.data_source.format = storage_format
     scan.read.data_source.schema = encode_schema(schema)
@@ -105,9 +101,28 @@ def build_scan(
     scan.read.data_source.options.update(options)
     projection = relations_pb2.Relation()
     projection.project.input.CopyFrom(scan)
-    for name in schema.names:
-        projection.project.expressions.add().unresolved_attribute.unparsed_identifier = quote_name(name)
+    partitions = set(map(comparable_name, partition_columns))
+    for field in schema.fields:
+        column = projection.project.expressions.add()
+        if field.metadata and comparable_name(field.name) in partitions:
+            column.alias.name.append(field.name)
+            column.alias.metadata = json.dumps(field.metadata)
+            column = column.alias.expr
+        column.unresolved_attribute.unparsed_identifier = quote_name(field.name)
     return projection
+
+
+def build_union(relations: Sequence[relations_pb2.Relation]) -> relations_pb2.Relation:
+    """Return a relation with all rows of several relations, as a tree of little depth."""
+    if len(relations) == 1:
+        return relations[0]
+    middle = len(relations) // 2
+    union = relations_pb2.Relation()
+    union.set_op.left_input.CopyFrom(build_union(relations[:middle]))
+    union.set_op.right_input.CopyFrom(build_union(relations[middle:]))
+    union.set_op.set_op_type = relations_pb2.SetOperation.SET_OP_TYPE_UNION
+    union.set_op.is_all = True
+    return union
 
 
 def build_view(name: str, relation: relations_pb2.Relation) -> base_pb2.Plan:

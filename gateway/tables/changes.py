@@ -7,9 +7,10 @@ or completed a change, the original statement therefore fails at its next step.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gateway.errors import GatewayError, table_not_found
+from gateway.stored_tables.partitions import overlap
 from gateway.tables.answers import answer_to
 from gateway.tables.table_errors import ChangeTakenError, StatementStartedError, statement_lost
 from workspace.identifiers import ReplicaId, TableUuid
@@ -30,6 +31,7 @@ from workspace.records import (
     PendingDrop,
     PendingWrite,
     Refusal,
+    Replacement,
     SessionRecord,
     SuspectedRequest,
     TableState,
@@ -49,10 +51,12 @@ def begin_write(record: SessionRecord, table: TemporaryTable, write: PendingWrit
     """Return the session record with a new write to a table.
 
     Raises:
-        GatewayError: If the table was dropped, or has too many parts.
+        GatewayError: If the table was dropped, or has too many parts, or other rows than those that the write rewrites.
     """
     current = _require_ready(record, table)
-    if len(current.parts) + len(current.writes) >= _MAX_PARTS and write.kind is not WriteKind.OVERWRITING:
+    if write.kind is WriteKind.REWRITING:
+        _parts_after(current, write, write.partitions)
+    if len(current.parts) + len(current.writes) >= _MAX_PARTS and not write.replaces_all:
         raise GatewayError(
             "LODGE_LIMIT_REACHED",
             "53400",
@@ -85,8 +89,18 @@ def begin_copy(table: TemporaryTable, writes: Sequence[PendingWrite]) -> Tempora
         table: The table of the parent session.
         writes: One write for each part of the copy. The first part's directory is the UUID of the copy.
     """
-    uuid = writes[0].directory
-    return replace(table, uuid=uuid, state=TableState.CREATING, parts=(), writes=tuple(writes), drop=None)
+    copies = dict(zip(table.parts, (write.directory for write in writes), strict=True))
+    return replace(
+        table,
+        uuid=writes[0].directory,
+        state=TableState.CREATING,
+        parts=(),
+        writes=tuple(writes),
+        drop=None,
+        replacements=tuple(
+            Replacement(copies[each.part], each.partitions) for each in table.replacements if each.part in copies
+        ),
+    )
 
 
 def reserve(record: SessionRecord, table: TemporaryTable, write: PendingWrite, *, size_bytes: int) -> SessionRecord:
@@ -104,36 +118,84 @@ def reserve(record: SessionRecord, table: TemporaryTable, write: PendingWrite, *
     )
 
 
-def publish(
-    record: SessionRecord, table: TemporaryTable, write: PendingWrite, *, rows: int, size_bytes: int
-) -> SessionRecord:
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write has written.
+
+    Attributes:
+        rows: The number of rows.
+        size_bytes: The size of the files.
+        partitions: The partitions whose rows are replaced. Empty if the write does not replace single partitions.
+        hidden_rows: The number of visible rows in these partitions.
+    """
+
+    rows: int
+    size_bytes: int
+    partitions: tuple[str, ...] = ()
+    hidden_rows: int = 0
+
+
+def publish(record: SessionRecord, table: TemporaryTable, write: PendingWrite, written: Written) -> SessionRecord:
     """Return the session record with the result of a write as rows of the table.
 
     Raises:
-        GatewayError: If the table was dropped, or another replica has undone or taken over the write.
+        GatewayError: If the table was dropped, another replica has undone or taken over the write, or another statement
+            has replaced the rows that the write rewrites.
     """
     current, begun = _require_begun(record, table, write)
-    overwrites = write.kind is WriteKind.OVERWRITING
     published = replace(
         write,
         is_published=True,
-        rows=rows,
-        size_bytes=size_bytes,
-        replaced=current.parts if overwrites else (),
-        replaced_rows=current.rows,
-        replaced_bytes=current.size_bytes,
+        rows=written.rows,
+        size_bytes=written.size_bytes,
+        partitions=written.partitions,
+        replaced_rows=written.hidden_rows if written.partitions else write.replaced_rows,
+        replaced_bytes=0 if written.partitions else write.replaced_bytes,
     )
+    before, after = current.parts, tuple[TableUuid, ...]()
+    if write.kind is WriteKind.REWRITING:
+        after = _parts_after(current, write, written.partitions)
+        before = before[: len(before) - len(after)]
+    if write.kind is WriteKind.OVERWRITING:
+        published = replace(published, replaced=before, replaced_rows=current.rows, replaced_bytes=current.size_bytes)
+    if published.replaces_all:
+        before = ()
+    replacements = current.replacements
+    if written.partitions:
+        replacements = (*replacements, Replacement(write.directory, written.partitions))
+    added_rows, added_bytes = _added(published)
     return put_table(
         record,
         replace(
             current,
             state=TableState.READY,
-            parts=(write.directory,) if overwrites else (*current.parts, write.directory),
-            rows=rows if overwrites else current.rows + rows,
-            size_bytes=size_bytes if overwrites else current.size_bytes + size_bytes,
+            parts=(*before, write.directory, *after),
+            rows=current.rows + added_rows,
+            size_bytes=current.size_bytes + added_bytes,
             writes=tuple(published if each == begun else each for each in current.writes),
+            replacements=replacements,
         ),
     )
+
+
+def _parts_after(table: TemporaryTable, write: PendingWrite, partitions: Sequence[str]) -> tuple[TableUuid, ...]:
+    """Return the parts that were added after a rewriting write had begun.
+
+    Raises:
+        GatewayError: If other statements have replaced rows that the write rewrites.
+    """
+    count = len(write.replaced)
+    after = table.parts[count:]
+    others = {path for each in table.replacements if each.part in after for path in each.partitions}
+    is_changed = any(overlap(one, other) for one in partitions for other in others)
+    if table.parts[:count] != write.replaced or is_changed:
+        raise GatewayError(
+            "LODGE_TABLE_CHANGED",
+            "40001",
+            f"Another statement replaced rows of temporary table [{table.name}] while this statement changed them. "
+            "Nothing was changed. Run the statement again.",
+        )
+    return after
 
 
 def begin_once(
@@ -226,11 +288,13 @@ def complete(record: SessionRecord, table: TemporaryTable, change: PendingChange
         return record
     if isinstance(change, PendingDrop):
         return remove_table(record, table.name)
-    writes = tuple(each for each in current.writes if each.directory != change.directory)
     drop = current.drop
     if drop is not None and not drop.schema:
         drop = replace(drop, schema=change.schema)
-    return put_table(record, replace(current, writes=writes, drop=drop))
+    after = replace(
+        current, writes=tuple(each for each in current.writes if each.directory != change.directory), drop=drop
+    )
+    return put_table(record, _without_hidden(after))
 
 
 def complete_with_answer(record: SessionRecord, table: TemporaryTable, change: PendingChange) -> SessionRecord:
@@ -263,16 +327,14 @@ def undo(record: SessionRecord, table: TemporaryTable, change: PendingChange) ->
     if own.directory not in current.parts:
         return put_table(record, replace(current, writes=_restore_into_later(writes, own)))
     added_rows, added_bytes = _added(own)
-    return put_table(
-        record,
-        replace(
-            current,
-            parts=_restore_parts(current.parts, own),
-            rows=current.rows - added_rows,
-            size_bytes=current.size_bytes - added_bytes,
-            writes=writes,
-        ),
+    restored = replace(
+        current,
+        parts=_restore_parts(current.parts, own),
+        rows=current.rows - added_rows,
+        size_bytes=current.size_bytes - added_bytes,
+        writes=writes,
     )
+    return put_table(record, _without_hidden(restored))
 
 
 def suspect_request(record: SessionRecord, suspect: SuspectedRequest) -> SessionRecord:
@@ -389,13 +451,23 @@ def _restore_into_later(writes: Sequence[PendingWrite], undone: PendingWrite) ->
     )
 
 
+def _without_hidden(table: TemporaryTable) -> TemporaryTable:
+    """Return a table without parts that have no visible rows, and without replacements of parts that are gone."""
+    hidden = table.hidden_parts
+    shown = replace(table, parts=tuple(each for each in table.parts if each not in hidden))
+    kept = shown.directories
+    return replace(shown, replacements=tuple(each for each in table.replacements if each.part in kept))
+
+
 def _restore_parts(parts: Sequence[TableUuid], undone: PendingWrite) -> tuple[TableUuid, ...]:
-    return (*undone.replaced, *(each for each in parts if each != undone.directory))
+    """Return the parts before a write was published. The parts that it has replaced were the first ones."""
+    restored = () if undone.partitions else undone.replaced
+    return (*restored, *(each for each in parts if each != undone.directory))
 
 
 def _added(write: PendingWrite) -> tuple[int, int]:
     """Return how many rows and bytes a published write added to its table."""
-    if write.kind is not WriteKind.OVERWRITING:
+    if write.kind in {WriteKind.CREATION, WriteKind.INSERTION}:
         return write.rows, write.size_bytes
     return write.rows - write.replaced_rows, write.size_bytes - write.replaced_bytes
 

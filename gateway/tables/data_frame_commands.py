@@ -18,7 +18,7 @@ from gateway.stored_tables.insert_plans import InsertedRows
 from gateway.tables import answers
 from gateway.tables.insertions import Insertion
 from gateway.tables.statement_context import StatementContext
-from gateway.tables.table_errors import no_data_frame_table, not_a_view, not_supported, refuse_partition_overwrite
+from gateway.tables.table_errors import no_data_frame_table, not_a_view, not_supported
 from gateway.tables.temporary_tables import TemporaryTables
 from gateway.tables.views import refuse_lasting_view
 from workspace.records import TemporaryTable
@@ -130,12 +130,10 @@ class DataFrameCommands:
                 "Use mode append, insertInto(overwrite=True), or drop the table first.",
             )
         _check_layout(context, write, table, by_position=by_position)
-        if write.mode == _Mode.SAVE_MODE_OVERWRITE:
-            options = {key.lower(): value.lower() for key, value in write.options.items()}
-            mode = options.get(_OVERWRITE_MODE, "dynamic" if context.settings.overwrites_partitions else "static")
-            refuse_partition_overwrite(table, is_partial=mode == "dynamic")
         rows = InsertedRows(await context.resolve(write.input), "" if by_position else _BY_NAME)
-        insertion = Insertion(table.name, rows, write.mode == _Mode.SAVE_MODE_OVERWRITE)
+        options = {key.lower(): value.lower() for key, value in write.options.items()}
+        mode = options.get(_OVERWRITE_MODE, "dynamic" if context.settings.overwrites_partitions else "static")
+        insertion = Insertion(table.name, rows, write.mode == _Mode.SAVE_MODE_OVERWRITE, mode == "dynamic")
         return self._insert(context, insertion)
 
     async def _write_v2(self, context: StatementContext, write: commands_pb2.WriteOperationV2) -> Runner | None:

@@ -50,10 +50,12 @@ from gateway.operations.drain import Drain
 from gateway.operations.responses import Response, build_row_response
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
+from gateway.stored_tables.partitions import in_partitions, partitions_of_files
 from gateway.stored_tables.storage_formats import find_storage_format
-from gateway.stored_tables.table_plans import ROWS_WRITTEN, decode_schema, to_spark_path
+from gateway.stored_tables.table_plans import ROWS_WRITTEN, build_count, decode_schema, to_spark_path
 from gateway.tables.background import BackgroundTasks, run_to_completion
 from gateway.tables.changes import (
+    Written,
     begin_once,
     complete_with_answer,
     find_pending,
@@ -326,9 +328,39 @@ class StatementExecutor:
                 await self._records.change(session, lambda record: reserve(record, table, write, size_bytes=size_bytes))
             )
             self._require_lease(session)
-        await self._records.change(
-            session, lambda record: publish(record, table, write, rows=rows, size_bytes=size_bytes)
-        )
+        await self._publish_rows(execution, table, write, Written(rows, size_bytes))
+
+    async def _publish_rows(
+        self, execution: Execution, table: TemporaryTable, write: PendingWrite, written: Written
+    ) -> None:
+        """Publish the rows of a write. If it replaces partitions, find out which ones and how many rows they have."""
+        session = execution.session
+        overwrites = write.kind is WriteKind.PARTITION_OVERWRITING
+        partitions = write.partitions
+        if overwrites and not partitions:
+            partitions = await self._written_partitions(execution, table, write)
+        while True:
+            current = same_table(await self._records.read(session), table)
+            hidden = 0
+            if partitions and current is not None:
+                shown = await self.views.contents(execution, current, decode_schema(write.schema))
+                replaced = in_partitions(shown, decode_schema(write.schema), partitions, negated=False)
+                hidden = await execution.backend.read_count(build_count(replaced))
+            result = replace(written, partitions=partitions, hidden_rows=hidden)
+            try:
+                await self._records.change(session, _publication(table, write, result, current if partitions else None))
+            except TableChangedError:
+                continue
+            return
+
+    async def _written_partitions(
+        self, execution: Execution, table: TemporaryTable, write: PendingWrite
+    ) -> tuple[str, ...]:
+        """Return the partitions that contain the rows of a write."""
+        only = replace(table, parts=(write.directory,), replacements=())
+        rows = await self.views.contents(execution, only, decode_schema(write.schema))
+        files = await execution.backend.list_input_files(rows)
+        return partitions_of_files(files, write.directory, len(table.partition_columns))
 
     async def _complete(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> Answer | None:
         """Update the view of a table, and remove a published change from the record.
@@ -359,7 +391,7 @@ class StatementExecutor:
                 except TableChangedError:
                     continue
                 if current is not None and own is not None:
-                    unused = current.directories if isinstance(own, PendingDrop) else own.replaced
+                    unused = current.directories
                     await self.deletion.delete(session, [each for each in unused if each not in record.directories])
                 return _find_outcome(record, table, change)
 
@@ -427,6 +459,22 @@ def _raise_cancellation() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+def _publication(
+    table: TemporaryTable, write: PendingWrite, written: Written, expected: TemporaryTable | None
+) -> Callable[[SessionRecord], SessionRecord]:
+    """Return the transition that publishes a write.
+
+    The transition fails if the visible rows of the table are not the expected ones. None if any rows are right.
+    """
+
+    def transition(record: SessionRecord) -> SessionRecord:
+        if expected is not None and contents_of(same_table(record, table)) != contents_of(expected):
+            raise TableChangedError
+        return publish(record, table, write, written)
+
+    return transition
 
 
 def _completion(

@@ -5,17 +5,28 @@ Spark does not know the name of the table, because it inserts into a view of fil
 """
 
 import json
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from grpc import aio
+from pyspark.sql.types import StructType
 
+from gateway.backends.backend_session import BackendSession
 from gateway.errors import BackendError
 from gateway.messages.error_status import info_of, with_text
 from gateway.sql.name_syntax import quote_name
-from gateway.stored_tables.insert_plans import InsertedRows
+from gateway.stored_tables.insert_plans import PLACEHOLDER, InsertedRows
+from gateway.stored_tables.partitions import build_texts, partition_path
+from gateway.tables.table_errors import empty_partition_value
+from workspace.name_comparison import comparable_name
+from workspace.records import TemporaryTable, WriteKind
 
-_UNKNOWN = "`unknown`"
+_UNKNOWN = ("`unknown`", "unknown")
 """What Spark calls a table that is not in a catalog."""
+_EMPTY_TEXTS = ("''", '""')
+_PLACE = re.compile(r" ?\(line \d+, pos \d+\)|\s*== SQL.*", re.DOTALL)
+"""Where something is in a SQL text, in a message of Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +36,70 @@ class Insertion:
     Attributes:
         table: The name of the table.
         rows: The rows.
-        overwrite: Whether the new rows replace all rows of the table.
+        overwrite: Whether the new rows replace rows of the table.
+        is_dynamic: Whether they replace only the rows of the partitions that they contain.
+        constants: The partition columns that have the same value in all new rows, with the SQL text of the value. If
+            the new rows replace rows, these have the same values.
     """
 
     table: str
     rows: InsertedRows
     overwrite: bool = False
+    is_dynamic: bool = False
+    constants: Mapping[str, str] = field(default_factory=dict)
+
+    def kind(self, table: TemporaryTable) -> WriteKind:
+        """Return how the rows change a table."""
+        if not self.overwrite:
+            return WriteKind.INSERTION
+        is_dynamic = self.is_dynamic and len(self.constants) < len(table.partition_columns)
+        return WriteKind.PARTITION_OVERWRITING if self.constants or is_dynamic else WriteKind.OVERWRITING
+
+    async def replaced_partition(
+        self, table: TemporaryTable, schema: StructType, backend: BackendSession
+    ) -> tuple[str, ...]:
+        """Return the partition that the rows replace. Empty if the new rows determine which ones they replace.
+
+        Raises:
+            BackendError: If a constant is not a value of its column.
+            GatewayError: If a constant is an empty text.
+        """
+        if any(text in _EMPTY_TEXTS for text in self.constants.values()):
+            raise empty_partition_value(", ".join(f"{name}={text}" for name, text in self.constants.items()))
+        is_dynamic = self.is_dynamic and len(self.constants) < len(table.partition_columns)
+        names = list(map(comparable_name, table.partition_columns[: len(self.constants)]))
+        constants = {comparable_name(name): text for name, text in self.constants.items()}
+        is_refused = constants.keys() != set(names) or "DEFAULT" in map(str.upper, constants.values())
+        if not self.overwrite or not constants or is_dynamic or is_refused:
+            return ()
+        fields = {comparable_name(each.name): each for each in schema.fields}
+        ordered = [fields[name] for name in names]
+        plan = build_texts(ordered, [constants[name] for name in names], self.rows.arguments)
+        spelled = [each.name for each in ordered]
+        texts = await backend.read_texts(plan, spelled)
+        if "" in texts:
+            spec = ", ".join(f"{name}={text}" for name, text in zip(spelled, texts, strict=True))
+            raise empty_partition_value(spec)
+        return (partition_path(spelled, texts),)
 
 
-def named(error: BackendError, table: str) -> BackendError:
-    """Return the error of Spark for an insertion, with the name of the table."""
+def of_client(error: BackendError, table: str, statement: str = "INSERT") -> BackendError:
+    """Return the error of Spark for an insertion, with the name of the table and without texts of Lodge."""
     info = info_of(error.error)
     parameters = {} if info is None else json.loads(info.metadata.get("messageParameters", "{}"))
-    if parameters.get("tableName") != _UNKNOWN:
+    text = error.error.details() or ""
+    unknown = parameters.get("tableName")
+    if unknown in _UNKNOWN:
+        parameters["tableName"] = quote_name(table)
+        text = text.replace(unknown, quote_name(table), 1)
+    elif PLACEHOLDER in text:
+        text = _PLACE.sub("", text)
+    elif parameters.get("statement") == "INSERT" != statement:
+        parameters["statement"] = statement
+        text = text.replace("execute INSERT command", f"execute {statement} command", 1)
+    else:
         return error
-    name = quote_name(table)
-    text = (error.error.details() or "").replace(_UNKNOWN, name, 1)
-    changed = with_text(tuple(error.error.trailing_metadata() or ()), text, {**parameters, "tableName": name})
+    changed = with_text(tuple(error.error.trailing_metadata() or ()), text, parameters)
     return BackendError(
         aio.AioRpcError(error.error.code(), aio.Metadata(), aio.Metadata(*changed), text), error.backend
     )

@@ -13,6 +13,7 @@ from gateway.backends.session_settings import SessionSettings
 from gateway.errors import SparkError
 from gateway.sql.name_syntax import quote_name
 from gateway.sql.statements import CreateTable, CreateTemporaryTable
+from gateway.stored_tables.column_metadata import without_limits_and_default
 from gateway.stored_tables.storage_formats import (
     StorageFormat,
     check_columns,
@@ -36,6 +37,7 @@ class NewTable:
         partition_columns: The columns by which the table is partitioned.
         options: The options of the storage format that the statement sets.
         if_not_exists: Whether the statement has an IF NOT EXISTS clause.
+        has_defaults: Whether the statement defines default values.
     """
 
     name: str
@@ -45,6 +47,7 @@ class NewTable:
     partition_columns: Sequence[str] = ()
     options: tuple[tuple[str, str], ...] = ()
     if_not_exists: bool = False
+    has_defaults: bool = False
 
     @classmethod
     def of_statement(
@@ -81,6 +84,9 @@ class NewTable:
     async def schema(self, execution: Execution) -> StructType:
         """Return the schema of the table. The partition columns are the last, as in a table of Spark.
 
+        Partition columns have neither a default value nor ``CHAR`` or ``VARCHAR``, because Spark reads only their names
+        and values from directories.
+
         Args:
             execution: The statement that creates the table.
 
@@ -102,7 +108,10 @@ class NewTable:
             raise unsupported_partitions(self.storage)
         check_columns(self.storage, schema, self.partition_columns)
         last = {comparable(column): position for position, column in enumerate(self.partition_columns)}
-        return StructType(sorted(schema.fields, key=lambda field: last.get(comparable(field.name), -1)))
+        fields = [
+            without_limits_and_default(field) if comparable(field.name) in last else field for field in schema.fields
+        ]
+        return StructType(sorted(fields, key=lambda field: last.get(comparable(field.name), -1)))
 
     def plan(self, path: str) -> base_pb2.Plan:
         """Return the plan that writes the rows to a path."""

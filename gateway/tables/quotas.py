@@ -21,7 +21,7 @@ from gateway.errors import GatewayError
 from gateway.sessions.session import Session
 from gateway.tables.records import TableRecords
 from workspace.identifiers import TableUuid
-from workspace.records import PendingWrite, SessionRecord, TemporaryTable, WriteKind
+from workspace.records import PendingWrite, SessionRecord, TemporaryTable
 
 CheckSize = Callable[[SessionRecord], Awaitable[None]]
 """A function that raises GatewayError if a statement wrote too many bytes.
@@ -128,10 +128,10 @@ def used_bytes(records: Iterable[SessionRecord], own: TableUuid | None = None) -
 
 def _table_bytes(table: TemporaryTable, own: TableUuid | None) -> int:
     writes = [write for write in table.writes if not write.is_published]
-    overwriting = [write for write in writes if write.kind is WriteKind.OVERWRITING]
+    overwriting = [write for write in writes if write.replaces_all]
     replaces = any(write.directory == own for write in overwriting)
     before = 0 if replaces else table.size_bytes
-    added = sum(write.size_bytes for write in writes if write.kind is not WriteKind.OVERWRITING)
+    added = sum(write.size_bytes for write in writes if not write.replaces_all)
     return max([before, *(write.size_bytes for write in overwriting)]) + added
 
 

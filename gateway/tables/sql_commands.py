@@ -4,21 +4,25 @@ Source: [temporary-tables §5.1.1-5.1.12, §5.4]; [databricks-temporary-tables] 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial, singledispatchmethod
 
 from pyspark.sql.connect.proto import relations_pb2
+from pyspark.sql.types import StructType
 
 from gateway.backends.backend_rows import BackendRowsError
-from gateway.errors import BackendError, backend_failed, table_not_found, view_not_found
+from gateway.errors import backend_failed, table_not_found, view_not_found
 from gateway.names.targets import Target, TargetKind, schema_not_found
 from gateway.operations.operations import Runner
 from gateway.operations.responses import Response, build_row_response, build_sql_response
 from gateway.scans.explanations import add_scans_to_rows, copy_explanation
 from gateway.scans.scan_summary import ScanSummary
 from gateway.sql import statements
+from gateway.sql.column_definitions import parse_column_definitions
 from gateway.sql.lexer import VARIABLE_START
 from gateway.sql.name_syntax import quote_name
+from gateway.stored_tables.column_metadata import CURRENT_DEFAULT, has_limits_or_default, stored_schema
 from gateway.stored_tables.listings import list_temporary_tables, list_workspace_tables
 from gateway.stored_tables.table_plans import build_empty_relation, build_named_table, encode_schema
 from gateway.tables import answers, table_errors
@@ -78,11 +82,12 @@ class SqlCommands:
         if statement.query_span is not None:
             query = await sql.query(statement)
         elif statement.definition_span is not None:
-            query = build_empty_relation(sql.text[slice(*statement.definition_span)])
-            await _check_definition(context, query)
+            schema = await _define(sql, name, statement.definition_span, statement.partition_columns)
+            query = build_empty_relation(encode_schema(schema))
         else:
             query = await _empty_like(sql, statement)
-        new = NewTable.of_statement(name, query, statement, context.settings)
+        has_defaults = statement.definition_span is not None and CURRENT_DEFAULT in query.local_relation.schema
+        new = replace(NewTable.of_statement(name, query, statement, context.settings), has_defaults=has_defaults)
         return partial(self._tables.create, context.execution, new)
 
     @work.register
@@ -152,19 +157,25 @@ class SqlCommands:
         if table is None:
             _require_sparks(sql.context, target, operation)
             return None
-        if statement.unsupported is not None and not statement.unsupported.startswith(_UNSUPPORTED_INSERT_CLAUSES):
-            return None  # a syntax error, for which Spark has a better message
+        is_syntax_error = statement.unsupported is not None and (
+            not statement.unsupported.startswith(_UNSUPPORTED_INSERT_CLAUSES)
+            or (statement.unsupported.startswith("IF") and not statement.overwrite)
+        )
+        if is_syntax_error:
+            return None  # Spark has a better message
         if statement.unsupported is not None:
             raise table_errors.not_supported(
                 table.name,
                 f"{statement.unsupported} in {operation}",
                 "Specify all columns by position, by name (BY NAME) or in a list.",
             )
-        if statement.overwrite:
-            has_constant = any(text is not None for _, text in statement.partition)
-            is_partial = has_constant or sql.context.settings.overwrites_partitions
-            table_errors.refuse_partition_overwrite(table, is_partial=is_partial)
-        insertion = Insertion(table.name, await sql.inserted_rows(statement), statement.overwrite)
+        insertion = Insertion(
+            table=table.name,
+            rows=await sql.inserted_rows(statement),
+            overwrite=statement.overwrite,
+            is_dynamic=sql.context.settings.overwrites_partitions,
+            constants={name: text for name, text in statement.partition if text is not None},
+        )
         return partial(self._tables.insert, sql.context.execution, insertion)
 
     @work.register
@@ -302,21 +313,22 @@ async def _new_name(context: StatementContext, target: Target) -> str:
     return target.name
 
 
-async def _check_definition(context: StatementContext, columns: relations_pb2.Relation) -> None:
-    """Check that a column definition does not contain constraints.
+async def _define(sql: SqlStatement, table: str, span: statements.Span, partitions: Sequence[str]) -> StructType:
+    """Return the schema of a table with column definitions.
 
     Raises:
-        GatewayError: If a column has a constraint, or Spark cannot parse the definition.
+        GatewayError: If a column has a clause that tables in files do not support, or Spark cannot parse the
+            definitions.
     """
-    try:
-        schema = await context.backend.analyze_schema(columns)
-    except BackendError as error:
-        if "char/varchar" in str(error):  # Spark fails with INTERNAL_ERROR: LocalRelation supports neither
-            raise table_errors.unchecked_constraint("CHAR or VARCHAR", "Use STRING") from error
-        raise
+    definitions = await sql.run(parse_column_definitions, sql.text[slice(*span)], sql.context.settings.dialect)
+    if definitions.unsupported:
+        raise table_errors.unsupported_definition(table, definitions.unsupported)
+    schema = stored_schema(await sql.context.backend.parse_schema(definitions.text), dict(definitions.defaults))
+    names = {sql.context.settings.comparable_name(name) for name in partitions}
     for field in schema.fields:
-        if not field.nullable:
-            raise table_errors.unchecked_constraint(f"NOT NULL in column [{field.name}]", "Remove NOT NULL")
+        if sql.context.settings.comparable_name(field.name) in names and has_limits_or_default(field):
+            raise table_errors.unsupported_definition(table, "PARTITION")
+    return schema
 
 
 async def _empty_like(sql: SqlStatement, statement: statements.CreateTemporaryTable) -> relations_pb2.Relation:

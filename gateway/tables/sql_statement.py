@@ -88,15 +88,15 @@ class SqlStatement:
         return InsertedRows(
             query=await self.query(statement),
             clause=self.text[start:end].strip(),
-            arguments=await self._run(self._cut_arguments, start, end),
-            has_defaults=await self._run(may_have_defaults, self._sql_text, end, self.context.settings.dialect),
+            arguments=await self.run(self._cut_arguments, start, end),
+            has_defaults=await self.run(may_have_defaults, self._sql_text, end, self.context.settings.dialect),
         )
 
     async def unresolved_query(self, statement: HasQuery) -> relations_pb2.Relation:
         """Return the query of a statement as a relation."""
-        return await self._run(self._cut_query, statement)
+        return await self.run(self._cut_query, statement)
 
-    async def _run(self, function: Callable[..., _Result], *args: object) -> _Result:
+    async def run(self, function: Callable[..., _Result], *args: object) -> _Result:
         """Call a function that reads the text, in a thread if the text is long."""
         if len(self.text) <= INLINE_CHARACTERS:
             return function(*args)

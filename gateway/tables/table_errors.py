@@ -7,7 +7,6 @@ Source: also [drill-tests TestCTTAS] for ``DROP VIEW``.
 
 from gateway.errors import GatewayError, SparkError, relation_name
 from gateway.sql.name_syntax import quote_name
-from workspace.records import TemporaryTable
 from workspace.workspaces import Workspaces
 
 
@@ -79,24 +78,10 @@ def not_supported(name: str, operation: str, way_out: str) -> GatewayError:
     )
 
 
-def refuse_partition_overwrite(table: TemporaryTable, *, is_partial: bool) -> None:
-    """Refuse to replace only some partitions of a table.
-
-    Args:
-        table: The table whose rows are overwritten.
-        is_partial: Whether only the partitions of the new rows are replaced, if the table has partitions.
-
-    Raises:
-        GatewayError: If the table has partitions, and only some of them are replaced.
-    """
-    if not (is_partial and table.partition_columns):
-        return
-    raise not_supported(
-        table.name,
-        "overwriting only the partitions of the new rows",
-        "Overwrite all rows of the table, without values in PARTITION and with the setting "
-        "spark.sql.sources.partitionOverwriteMode=static.",
-    )
+def empty_partition_value(spec: str) -> GatewayError:
+    """Return the error for a ``PARTITION`` clause with an empty text, which cannot be told from NULL in a directory."""
+    details = f"The spec ([{spec}]) contains an empty partition column value"
+    return SparkError("INVALID_PARTITION_SPEC", f"Partition spec is invalid. {details}.", details=details)
 
 
 def variable_in_name(name: str) -> GatewayError:
@@ -129,12 +114,22 @@ def unreadable_name(operation: str) -> GatewayError:
     )
 
 
-def unchecked_constraint(constraint: str, way_out: str) -> GatewayError:
-    """Return the error for a constraint in a column definition."""
-    return GatewayError(
-        "LODGE_COLUMN_CONSTRAINT",
-        "0A000",
-        f"Temporary tables do not support {constraint}, because they do not check constraints. {way_out}.",
+_DEFINITIONS = {
+    "GENERATED": "generated columns",
+    "DEFAULT": "two default values of a column",
+    "PARTITION": "a default value, CHAR or VARCHAR of a partition column",
+}
+
+
+def unsupported_definition(table: str, clause: str) -> GatewayError:
+    """Return the error for a clause in a column definition that tables in files do not support."""
+    operation = _DEFINITIONS.get(clause, "CONSTRAINT")
+    way_out = "Insert the value with the rows." if clause == "GENERATED" else "Remove it."
+    return SparkError(
+        "UNSUPPORTED_FEATURE.TABLE_OPERATION",
+        f"The feature is not supported: Table {quote_name(table)} does not support {operation}. {way_out}",
+        tableName=quote_name(table),
+        operation=operation,
     )
 
 

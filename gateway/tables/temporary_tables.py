@@ -30,14 +30,14 @@ from gateway.blocking_work.storage import Storage
 from gateway.errors import BackendError, GatewayError, table_not_found
 from gateway.operations.responses import Response
 from gateway.sql.name_syntax import qualify_with_session
-from gateway.stored_tables.insert_plans import InsertedRows, NewPart, build_insert, empty_file
+from gateway.stored_tables.insert_plans import InsertedRows, NewPart, build_insert, empty_file, no_rows
 from gateway.stored_tables.listings import build_create_statement
 from gateway.stored_tables.storage_formats import find_storage_format
-from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, encode_schema
+from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, decode_schema, encode_schema
 from gateway.tables.answers import not_created
 from gateway.tables.changes import begin_drop, begin_write
 from gateway.tables.execution import StatementExecutor, new_directory
-from gateway.tables.insertions import Insertion, named
+from gateway.tables.insertions import Insertion, of_client
 from gateway.tables.new_tables import NewTable
 from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
@@ -118,7 +118,9 @@ class TemporaryTables:
         async def plan(path: str) -> base_pb2.Plan:
             await self._quotas.check_principal_tables(session)  # the record now contains the new table
             await self._free_view_name(execution, new.name)
-            return new.plan(path)
+            if not new.has_defaults:
+                return new.plan(path)
+            return await self._insert_plan(execution, table, write, path, no_rows(schema))
 
         try:
             await self._check_name(new.name)
@@ -134,6 +136,8 @@ class TemporaryTables:
             if new.if_not_exists:
                 return not_created(error.text)
             raise
+        except BackendError as error:
+            raise of_client(error, new.name, "CREATE TABLE") from error
         log.info("temporary_table_created", table=table.name, table_uuid=table.uuid)
         return answer
 
@@ -153,13 +157,13 @@ class TemporaryTables:
         session = execution.session
         table = _require_ready(await self._records.read(session), insertion.table)
         schema = await execution.backend.analyze_schema(build_session_table(table.name))
-        kind = WriteKind.OVERWRITING if insertion.overwrite else WriteKind.INSERTION
-        write = self._write(execution, new_directory(), schema, kind)
+        write = replace(
+            self._write(execution, new_directory(), schema, insertion.kind(table)),
+            partitions=await insertion.replaced_partition(table, schema, execution.backend),
+        )
 
         async def plan(path: str) -> base_pb2.Plan:
-            file = empty_file(schema, table.partition_columns)
-            await self._storage.run_location(self._storage.locations.create_table, session.uuid, write.directory, file)
-            return build_insert(self._new_part(table, write, path, schema), insertion.rows)
+            return await self._insert_plan(execution, table, write, path, insertion.rows)
 
         try:
             answer = await self._executor.execute_write(
@@ -171,7 +175,7 @@ class TemporaryTables:
                 check_size=self._quotas.size_check(session, write),
             )
         except BackendError as error:
-            raise named(error, table.name) from error
+            raise of_client(error, table.name) from error
         log.info("rows_inserted", table=table.name, overwrite=insertion.overwrite)
         return answer
 
@@ -311,10 +315,17 @@ class TemporaryTables:
             raise self.already_exists(name)
         await backend.drop_temp_view(name)
 
-    @staticmethod
-    def _new_part(table: TemporaryTable, write: PendingWrite, path: str, schema: StructType) -> NewPart:
+    async def _insert_plan(
+        self, execution: Execution, table: TemporaryTable, write: PendingWrite, path: str, rows: InsertedRows
+    ) -> base_pb2.Plan:
+        """Create the directory of a write, and return the plan that inserts rows into it."""
+        schema = decode_schema(write.schema)
+        file = empty_file(schema, table.partition_columns)
+        await self._storage.run_location(
+            self._storage.locations.create_table, execution.session.uuid, write.directory, file
+        )
         options = find_storage_format(table.storage_format, table.name).options(dict(table.options))
-        return NewPart(write.directory, path, schema, table.storage_format, options)
+        return build_insert(NewPart(write.directory, path, schema, table.storage_format, options), rows)
 
     def _write(self, execution: Execution, directory: TableUuid, schema: StructType, kind: WriteKind) -> PendingWrite:
         return PendingWrite(directory, execution.operation.id, self._replica, encode_schema(schema), kind)

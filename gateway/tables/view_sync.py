@@ -9,17 +9,21 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import structlog
+from pyspark.sql.connect.proto import relations_pb2
 from pyspark.sql.types import StructType
 
 from gateway.blocking_work.storage import Storage
 from gateway.errors import STORAGE_UNAVAILABLE, GatewayError
 from gateway.sql.name_syntax import qualify_with_session
+from gateway.stored_tables.partitions import in_partitions
 from gateway.stored_tables.storage_formats import find_storage_format
 from gateway.stored_tables.table_plans import (
     build_scan,
     build_session_table,
+    build_union,
     build_unreadable_relation,
     build_view,
     decode_schema,
@@ -61,26 +65,43 @@ class ViewSync:
                 Spark lists it, Spark treats it as empty as long as the view exists. Therefore, the new view is replaced
                 by one that cannot be read.
         """
-
-        def find_directories() -> Sequence[str]:
-            found = self._storage.locations.table_paths(execution.session.uuid, table.parts)
-            return [to_spark_path(directory) for directory in found]
-
-        relation = build_scan(
-            await self._storage.run_location(find_directories),
-            storage_format=table.storage_format,
-            schema=schema,
-            options=find_storage_format(table.storage_format, table.name).options(dict(table.options)),
-            is_partitioned=bool(table.partition_columns),
-        )
+        relation = await self.contents(execution, table, schema)
         await let_arrive(execution.backend.operations.execute(build_view(table.name, relation)))
         try:
-            await self._storage.run_location(find_directories)
+            await self._storage.run_location(self._directories, execution, table)
         except (GatewayError, OSError):
             unreadable = build_unreadable_relation(schema, _UNREADABLE.format(table.name))
             with suppress(GatewayError):
                 await run_to_completion(execution.backend.operations.execute(build_view(table.name, unreadable)))
             raise
+
+    async def contents(self, execution: Execution, table: TemporaryTable, schema: StructType) -> relations_pb2.Relation:
+        """Return a relation with the visible rows of a table.
+
+        Raises:
+            OSError: If the storage is not there.
+        """
+        options = find_storage_format(table.storage_format, table.name).options(dict(table.options))
+        scan = partial(
+            build_scan,
+            storage_format=table.storage_format,
+            schema=schema,
+            options=options,
+            partition_columns=table.partition_columns,
+        )
+        directories = await self._storage.run_location(self._directories, execution, table)
+        if not table.partition_columns:
+            return scan(directories)
+        return build_union(
+            [
+                in_partitions(scan([path]), schema, hidden, negated=True) if hidden else scan([path])
+                for path, (_, hidden) in zip(directories, table.visible_parts, strict=True)
+            ]
+        )
+
+    def _directories(self, execution: Execution, table: TemporaryTable) -> Sequence[str]:
+        parts = [part for part, _ in table.visible_parts]
+        return list(map(to_spark_path, self._storage.locations.table_paths(execution.session.uuid, parts)))
 
     async def synchronise(
         self, execution: Execution, record: SessionRecord, table: TemporaryTable, change: PendingChange
@@ -180,4 +201,4 @@ class ViewSync:
 
 def contents_of(table: TemporaryTable | None) -> object:
     """Return a value that changes exactly when the view of a table must be replaced."""
-    return None if table is None else (table.state, table.parts)
+    return None if table is None else (table.state, table.visible_parts)

@@ -76,7 +76,6 @@ async def written_rows(
             storage_format=written.storage_format,
             schema=written.schema,
             options=written.options,
-            is_partitioned=True,
         )
         stored = await backend.read_count(build_count(scan))
     if reported is not None and stored != reported:

@@ -53,7 +53,6 @@ BY_SQL = {
     "EXPECT_VIEW_NOT_TABLE.NO_ALTERNATIVE": "drop view t",
     "INSERT_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS": "insert into two values (1)",
     "INSERT_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS": "insert into two values (1, 2, 3)",
-    "LODGE_COLUMN_CONSTRAINT": "create temporary table x (a int not null)",
     "LODGE_COLUMN_NAME": "create temporary table x using orc as select 1 `a``b`",
     "LODGE_IMMUTABLE_SCHEMA": "create table dfs.x as select 1 a",
     "LODGE_NOT_FILE_BASED": "create temporary table default.x as select 1 a",

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import GatewayError
 from gateway.tables.changes import (
+    Written,
     begin_copy,
     begin_drop,
     begin_once,
@@ -62,7 +63,7 @@ def test_rows_and_parts_are_those_of_published_writes_in_any_order(steps, data):
             assert undo(record, TABLE, own) == record
             continue
         if step == "publish" and number not in published_writes:
-            record = publish(record, TABLE, own, rows=number * 100, size_bytes=number)
+            record = publish(record, TABLE, own, Written(number * 100, number))
             published_writes.add(number)
         elif step == "complete" and number in published_writes:
             record = complete(record, TABLE, own)
@@ -85,7 +86,7 @@ def test_rows_and_parts_are_those_of_published_writes_in_any_order(steps, data):
 
 def test_overwrite_keeps_replaced_parts_until_complete_and_restores_them_on_undo():
     own = write(1, WriteKind.OVERWRITING)
-    there = publish(begin_write(a_record(tables=(TABLE,)), TABLE, own), TABLE, own, rows=5, size_bytes=50)
+    there = publish(begin_write(a_record(tables=(TABLE,)), TABLE, own), TABLE, own, Written(5, 50))
     assert there.tables[0].parts == (directory(1),)
     assert directory(0) in there.directories
     assert directory(0) not in complete(there, TABLE, own).directories
@@ -96,8 +97,8 @@ def test_overwrite_keeps_replaced_parts_until_complete_and_restores_them_on_undo
 def test_undo_of_overwrite_keeps_rows_of_other_statements():
     own, other = write(1, WriteKind.OVERWRITING), write(2, WriteKind.INSERTION, B)
     record = begin_write(begin_write(a_record(tables=(TABLE,)), TABLE, own), TABLE, other)
-    record = publish(record, TABLE, own, rows=5, size_bytes=50)
-    record = publish(record, TABLE, other, rows=7, size_bytes=70)
+    record = publish(record, TABLE, own, Written(5, 50))
+    record = publish(record, TABLE, other, Written(7, 70))
     (table,) = undo(record, TABLE, own).tables
     assert (table.parts, table.rows, table.size_bytes) == ((directory(0), directory(2)), 8, 80)
 
@@ -107,11 +108,11 @@ def test_undo_of_a_creation_completes_it_if_others_use_its_table(is_complete):
     """A client may have read the table, and added rows, before the undo is repeated."""
     own, added = write(1, WriteKind.CREATION), write(2, WriteKind.INSERTION)
     new = TemporaryTable("t", directory(1), TableState.CREATING, "parquet", writes=(own,))
-    record = publish(a_record(tables=(new,)), new, own, rows=1, size_bytes=10)
+    record = publish(a_record(tables=(new,)), new, own, Written(1, 10))
     assert undo(record, new, own).tables == ()
     record = begin_write(record, new, added)
     if is_complete:
-        record = complete(publish(record, new, added, rows=2, size_bytes=20), new, added)
+        record = complete(publish(record, new, added, Written(2, 20)), new, added)
     undone = undo(record, new, own)
     (table,) = undone.tables
     assert (table.state, directory(1) in table.parts, own in table.writes) == (TableState.READY, True, False)
@@ -126,10 +127,10 @@ def test_first_replica_does_not_undo_write_after_take_over():
     record, mine = take_over(claimed, table, own, B), replace(own, replica=B)
     assert undo(record, table, own) == record
     with pytest.raises(GatewayError, match="considered this gateway lost"):
-        publish(record, table, own, rows=1, size_bytes=1)
+        publish(record, table, own, Written(1, 1))
     with pytest.raises(ChangeTakenError):
         take_over(record, table, own, A)
-    assert publish(record, table, mine, rows=1, size_bytes=1).tables[0].state is TableState.READY
+    assert publish(record, table, mine, Written(1, 1)).tables[0].state is TableState.READY
     assert undo(record, table, mine).tables == ()
 
 
@@ -168,7 +169,7 @@ def test_dropping_table_takes_no_rows_and_undo_makes_it_ready():
     rows, drop = write(1, WriteKind.INSERTION), PendingDrop("operation 0", A, "{}")
     record = begin_drop(begin_write(a_record(tables=(TABLE,)), TABLE, rows), TABLE, drop)
     with pytest.raises(GatewayError, match="dropped the table while this statement was writing"):
-        publish(record, TABLE, rows, rows=1, size_bytes=1)
+        publish(record, TABLE, rows, Written(1, 1))
     with pytest.raises(GatewayError, match="Another statement dropped the table"):
         begin_write(record, TABLE, write(2, WriteKind.INSERTION))
     assert undo(record, TABLE, drop).tables[0].state is TableState.READY
@@ -178,7 +179,7 @@ def test_dropping_table_takes_no_rows_and_undo_makes_it_ready():
 def test_drop_of_a_table_without_view_learns_the_schema_from_its_creation():
     creation, drop = write(0, WriteKind.CREATION), PendingDrop("operation 1", A)
     begun = replace(TABLE, state=TableState.CREATING, parts=(), writes=(creation,))
-    published = publish(a_record(tables=(begun,)), TABLE, creation, rows=1, size_bytes=10)
+    published = publish(a_record(tables=(begun,)), TABLE, creation, Written(1, 10))
     created = complete(begin_drop(published, TABLE, drop), TABLE, replace(creation, is_published=True))
     assert find_pending(created, TABLE, drop).schema == creation.schema
     assert undo(created, TABLE, drop).tables[0].pending_changes == ()
@@ -187,7 +188,7 @@ def test_drop_of_a_table_without_view_learns_the_schema_from_its_creation():
 def test_reaper_removes_begun_writes_and_keeps_published_ones():
     begun_one, done = write(1, WriteKind.INSERTION), write(2, WriteKind.OVERWRITING)
     record = begin_write(begin_write(a_record(tables=(TABLE,)), TABLE, begun_one), TABLE, done)
-    record = publish(record, TABLE, done, rows=5, size_bytes=50)
+    record = publish(record, TABLE, done, Written(5, 50))
     (table,) = remove_writes(record, {A}).tables
     assert [each.directory for each in table.writes] == [directory(2)]
     assert directory(0) in table.directories
@@ -204,8 +205,8 @@ def test_table_takes_at_most_1000_insertions():
 def test_undo_of_later_overwrite_does_not_restore_undone_write():
     first, second = write(1, WriteKind.OVERWRITING), write(2, WriteKind.OVERWRITING)
     record = begin_write(begin_write(a_record(tables=(TABLE,)), TABLE, first), TABLE, second)
-    record = publish(record, TABLE, first, rows=5, size_bytes=50)
-    record = publish(record, TABLE, second, rows=7, size_bytes=70)
+    record = publish(record, TABLE, first, Written(5, 50))
+    record = publish(record, TABLE, second, Written(7, 70))
     record = undo(record, TABLE, first)
     assert directory(0) in record.directories
     (table,) = undo(record, TABLE, second).tables
@@ -240,7 +241,7 @@ def test_unpublished_write_of_a_permanent_table_is_undone():
 
 def test_client_of_a_statement_that_has_taken_effect_receives_its_answer():
     own = write(1, WriteKind.INSERTION)
-    published = publish(begin_write(a_record(tables=(TABLE,)), TABLE, own), TABLE, own, rows=1, size_bytes=1)
+    published = publish(begin_write(a_record(tables=(TABLE,)), TABLE, own), TABLE, own, Written(1, 1))
     answered = add_answer(complete(published, TABLE, own), Answer(own.operation_id, ()))
     dropping = begin_drop(a_record(tables=(TABLE,)), TABLE, PendingDrop(own.operation_id, A))
     for record in (published, answered, dropping):

@@ -3,7 +3,8 @@
 from random import Random
 
 import pytest
-from pyspark.errors import PySparkException
+
+from tests.gateway.tables.spark_pair import SparkPair
 
 STATEMENTS = 12
 _SIMPLE = {"int": "{n}", "string": "'v{n}'", "double": "{n}.5D", "boolean": "{n} > 3"}
@@ -67,12 +68,12 @@ def insertion(chosen: Random, columns: dict[str, object]) -> str:
     match chosen.randrange(4):
         case 0:
             named = [f"{each} as {name}" for name, each in chosen.sample(sorted(values.items()), len(values))]
-            return f"insert into {{table}} by name select {', '.join(named)}"
+            return f"insert into {{t}} by name select {', '.join(named)}"
         case 1:
             listed = chosen.sample(sorted(values), chosen.randrange(1, len(values) + 1))
-            return f"insert into {{table}} ({', '.join(listed)}) select {', '.join(values[name] for name in listed)}"
+            return f"insert into {{t}} ({', '.join(listed)}) select {', '.join(values[name] for name in listed)}"
         case _:
-            return f"insert into {{table}} select {', '.join(values.values())}"
+            return f"insert into {{t}} select {', '.join(values.values())}"
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -80,29 +81,8 @@ def test_nested_values_are_inserted_as_into_a_table_of_spark(client, seed):
     chosen = Random(seed)  # noqa: S311 - must be repeatable
     columns = {f"c{number}": random_type(chosen) for number in range(1, chosen.randrange(2, 4))}
     schema = ", ".join(["id int", *(f"{name} {ddl(kind)}" for name, kind in columns.items())])
-    spark = f"spark_table_{seed}"
-    client.run(f"drop table if exists {spark}")
-    client.run(f"create table {spark} ({schema}) using parquet")
-    client.run(f"create temporary table t ({schema})")
-    try:
-        for number in range(STATEMENTS):
-            text = insertion(chosen, {"id": "int", **columns})
-            assert outcome(client, text.format(table="t")) == outcome(client, text.format(table=spark)), (number, text)
-        found, expected = ([repr(row) for row in client.rows(f"select * from {name}")] for name in ("t", spark))
-        assert sorted(found) == sorted(expected)
-        assert client.spark.table("t").schema == client.spark.table(spark).schema
-    finally:
-        client.run(f"drop table {spark}")
-
-
-def outcome(client, text):
-    """Return the condition of the error with which a statement fails. None if it succeeds."""
-    try:
-        client.run(text)
-    except PySparkException as error:
-        return _SAME.get(error.getCondition(), error.getCondition())
-    return None
-
-
-_SAME = {"INVALID_COLUMN_OR_FIELD_DATA_TYPE": "INCOMPATIBLE_DATA_FOR_TABLE.CANNOT_SAFELY_CAST"}
-"""Lodge lets Spark check the types as ``Dataset.to`` does, whose error has another condition."""
+    pair = SparkPair(client)
+    with pair.tables(f"({schema}) using parquet"):
+        for _ in range(STATEMENTS):
+            pair.run(insertion(chosen, {"id": "int", **columns}))
+        pair.compare(seed)

@@ -1,8 +1,5 @@
 """``PARTITION BY`` [temporary-tables §5.1.1, §5.1.4, §5.14]."""
 
-import pytest
-from pyspark.errors import PySparkException
-
 NOT_LISTED = ("COLUMN_NOT_FOUND", "42703")
 
 
@@ -108,60 +105,34 @@ def test_empty_partitioned_table_keeps_columns_and_takes_rows(client):
     assert client.rows("select * from t") == []
 
 
-def test_overwriting_single_partitions_is_refused_and_keeps_the_others(client):
-    client.run("create temporary table t partition by (p) as select id a, id % 2 p from range(4)")
+def test_dynamic_overwriting_keeps_other_partitions(client):
+    client.run("create temporary table t partition by (p) as select id a, id % 3 p from range(6)")
     added = client.spark.createDataFrame([(9, 1)], "a long, p long")
-    refused = ("LODGE_TEMPORARY_TABLE_OPERATION", "0A000", "partitionOverwriteMode")
     client.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     try:
-        client.refuses("insert overwrite t values (9, 1)", *refused)
-        client.refuses(lambda: added.write.insertInto("t", overwrite=True), *refused)
-        client.run("insert into t values (9, 1)")
-        client.run("truncate table t")
-        assert client.rows("select * from t") == []
+        client.run("insert overwrite t values (8, 2), (8, 7)")
+        added.write.insertInto("t", overwrite=True)
+        assert client.sorted("select * from t") == [(0, 0), (3, 0), (8, 2), (8, 7), (9, 1)]
+        assert [table.rows for table in client.record().tables] == [5]
+        client.run("insert overwrite t select 1, 1 where false")
+        assert len(client.rows("select * from t")) == 5
     finally:
         client.unset("spark.sql.sources.partitionOverwriteMode")
-    client.run("insert into t values (1, 0)")
-    writer = added.write.option("partitionOverwriteMode", "dynamic")
-    client.refuses(lambda: writer.insertInto("t", overwrite=True), *refused)
-    client.run("insert overwrite t values (9, 1)")
-    assert client.rows("select * from t") == [(9, 1)]
+    client.spark.createDataFrame([(10, 1)], "a long, p long").write.option(
+        "partitionOverwriteMode", "dynamic"
+    ).insertInto("t", overwrite=True)
+    assert client.sorted("select a from t where p = 1") == [(10,)]
+    client.run("insert overwrite t partition (p = 0) select 1 where false")
+    assert client.sorted("select * from t") == [(8, 2), (8, 7), (10, 1)]
+    client.run("truncate table t")
+    assert client.rows("select * from t") == []
 
 
-def test_rows_are_inserted_into_partitions_as_into_a_table_of_spark(client):
-    columns = "(a int, b int, c int, d string) using parquet partitioned by (c, d)"
-    client.run("drop table if exists spark_partitions")
-    client.run(f"create table spark_partitions {columns}")
-    client.run(f"create temporary table t {columns}")
-    try:
-        for clause, condition in (
-            ("partition (c = 4, d = 'x') values (5, 5)", None),
-            ("partition (c, d) select 1, 2, 3, 'y'", None),
-            ("partition (c = 7, d) select 1, 2, 'z'", None),
-            ("partition (c = '8', D = 5) values (6, 6)", None),
-            ("partition (c = -1, d = null) values (6, 6)", None),
-            ("partition (C = 2, d = 'q') (b, a) values (1, 2)", None),
-            ("partition (c = 2, d = 'q') by name select 1 as b, 2 as a", None),
-            ("partition (b = 4) values (5, 5)", "PARTITIONS_NOT_FOUND"),
-            ("partition (c = 'x', d = 'x') values (5, 5)", "CAST_INVALID_INPUT"),
-            ("partition (c = 4, d = 'x') values (5)", "ARITY_MISMATCH"),
-            ("partition (c = 4) values (5, 5, 'x')", "LODGE_TEMPORARY_TABLE_OPERATION|Requested partitioning"),
-            ("partition (c, d = 'w') select 1, 2, 9", "LODGE_TEMPORARY_TABLE_OPERATION|ordering of partition columns"),
-            ("partition (c = 4, c = 5, d = 'x') values (5, 5)", "LODGE_TEMPORARY_TABLE_OPERATION|DUPLICATE_KEY"),
-            ("partition (c = 1 + 1, d = 'x') values (5, 5)", "LODGE_TEMPORARY_TABLE_OPERATION|PARSE_SYNTAX_ERROR"),
-        ):
-            for table in ("t", "spark_partitions"):
-                text = f"insert into {table} {clause}"
-                if condition is None:
-                    client.run(text)
-                else:
-                    with pytest.raises(PySparkException, match=condition):
-                        client.run(text)
-        assert client.sorted("select * from t") == client.sorted("select * from spark_partitions")
-        client.refuses(
-            "insert overwrite t partition (c = 4, d = 'x') values (5, 5)", "LODGE_TEMPORARY_TABLE_OPERATION", "0A000"
-        )
-        client.run("insert overwrite t partition (c, d) values (1, 2, 3, 'x')")
-        assert client.rows("select * from t") == [(1, 2, 3, "x")]
-    finally:
-        client.run("drop table spark_partitions")
+def test_replaced_partitions_are_read_no_more_and_their_parts_are_removed(client):
+    client.run("create temporary table t partition by (p) as select id a, id % 2 p from range(4)")
+    for number in range(3):
+        client.run(f"insert overwrite t partition (p = 1) values ({number})")
+    assert client.sorted("select * from t") == [(0, 0), (2, 0), (2, 1)]
+    (table,) = client.record().tables
+    assert len(table.parts) == 2
+    assert {file.partition("/")[0] for file in client.files()} == set(table.parts)

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 
 from gateway.config import Limits
 from gateway.errors import GatewayError
-from gateway.tables.changes import begin_write, publish, reserve, undo
+from gateway.tables.changes import Written, begin_write, publish, reserve, undo
 from gateway.tables.quotas import Quotas, used_bytes
 from workspace.files.session_records import FileSessionRecords
 from workspace.identifiers import ClientSessionId, Principal, ReplicaId, SessionUuid, TableUuid
@@ -85,7 +85,7 @@ async def write(
         records.change(uuid, lambda record: undo(record, table, pending))
         return
     yield
-    records.change(uuid, lambda record: publish(record, table, pending, rows=1, size_bytes=size_bytes))
+    records.change(uuid, lambda record: publish(record, table, pending, Written(1, size_bytes)))
 
 
 async def interleave(

@@ -112,16 +112,6 @@ def test_column_definitions_create_empty_table(client):
     assert client.spark.table("t").select("a", "d.`X y`").collect() == [(1, [3])]
 
 
-def test_unchecked_constraints_are_refused(client):
-    for column, text in {
-        "a int not null": "NOT NULL in column [a]",
-        "a char(3)": "CHAR or VARCHAR",
-        "a varchar(3)": "CHAR or VARCHAR",
-    }.items():
-        client.refuses(f"create temporary table t ({column})", "LODGE_COLUMN_CONSTRAINT", "0A000", text)
-    client.refuses("create temporary table t (a int default 1)", "PARSE_SYNTAX_ERROR", "42601")
-
-
 def test_like_creates_empty_table_with_same_columns(client):
     client.run("create temporary table a partition by (p) as select 1 x, 'y' p")
     client.run("create temporary view v as select 1.5 d")

@@ -19,6 +19,7 @@ from workspace.records import (
     PendingWrite,
     Phase,
     Refusal,
+    Replacement,
     SessionRecord,
     SuspectedRequest,
     TableState,
@@ -32,6 +33,7 @@ COUNTS = st.integers(0, 2**63 - 1)
 TABLE_UUIDS = st.uuids().map(str).map(TableUuid)
 REPLICAS = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True).map(ReplicaId)
 UUID_LISTS = st.lists(TABLE_UUIDS, max_size=3).map(tuple)
+PARTITIONS = st.lists(TEXT, max_size=2).map(tuple)
 WRITES = st.lists(
     st.builds(
         PendingWrite,
@@ -46,6 +48,7 @@ WRITES = st.lists(
         replaced=UUID_LISTS,
         replaced_rows=COUNTS,
         replaced_bytes=COUNTS,
+        partitions=PARTITIONS,
     ),
     max_size=2,
 ).map(tuple)
@@ -64,6 +67,7 @@ TABLES = st.lists(
         options=st.lists(st.tuples(TEXT, TEXT), max_size=2).map(tuple),
         writes=WRITES,
         drop=st.none() | st.builds(PendingDrop, operation_id=TEXT, replica=REPLICAS, schema=TEXT),
+        replacements=st.lists(st.builds(Replacement, part=TABLE_UUIDS, partitions=PARTITIONS), max_size=2).map(tuple),
     ),
     max_size=3,
 ).map(tuple)
@@ -182,8 +186,9 @@ def test_builder_sets_every_part_of_a_record() -> None:
     """A new part of a record must be added to the strategies above and to the definition."""
     tried = {
         SessionRecord: 12,
-        TemporaryTable: 12,
-        PendingWrite: 11,
+        TemporaryTable: 13,
+        PendingWrite: 12,
+        Replacement: 2,
         PendingDrop: 3,
         Answer: 2,
         SuspectedRequest: 5,

@@ -19,7 +19,7 @@ from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLU
 from workspace.kubernetes.connection import Connection
 from workspace.record_changes import add_holder
 from workspace.record_store import RecordNotFoundError, SessionRecords
-from workspace.records import PendingWrite, Phase, Refusal, SuspectedRequest, TableState, TemporaryTable
+from workspace.records import PendingWrite, Phase, Refusal, Replacement, SuspectedRequest, TableState, TemporaryTable
 
 REFERENCE = DEFINITION.parents[3] / "docs" / "reference" / "connect-sessions.md"
 TABLE = TableUuid("00000000-0000-4000-8000-000000000001")
@@ -80,8 +80,16 @@ def sessions(administrator: Connection) -> Sessions:
 @pytest.fixture
 def valid(instance: str) -> dict[str, Any]:
     """Return an object with every field, which the API server accepts."""
-    write = PendingWrite(TABLE, "operation", ReplicaId("a"))
-    table = TemporaryTable("t", TABLE, TableState.READY, "parquet", parts=(TABLE,), writes=(write,))
+    write = PendingWrite(TABLE, "operation", ReplicaId("a"), partitions=("a=1",))
+    table = TemporaryTable(
+        name="t",
+        uuid=TABLE,
+        state=TableState.READY,
+        storage_format="parquet",
+        parts=(TABLE,),
+        writes=(write,),
+        replacements=(Replacement(TABLE, ("a=1",)),),
+    )
     suspect = SuspectedRequest("operation", "digest", 1, Refusal.REQUEST, "loss")
     record = a_record(
         holders=frozenset({ReplicaId("a")}), tables=(table,), writes=(write,), suspects=(suspect,), relations=("o",)
@@ -128,7 +136,8 @@ def test_definition_describes_and_requires_every_part_of_a_record() -> None:
     ]
     lists = [spec["properties"][name]["items"] for name in ("tables", "writes", "answers", "suspects")]
     for part in lists:
-        assert sorted(part["required"]) == sorted(part["properties"])
+        optional = part["properties"].keys() & {"replacements", "partitions"}
+        assert sorted([*part["required"], *optional]) == sorted(part["properties"])
     assert sorted([*spec["required"], "suspects", "relations"]) == sorted(spec["properties"])
 
 
@@ -152,7 +161,7 @@ def test_object_with_every_field_is_stored_unchanged(sessions: Sessions, valid: 
 
 WRONG: Mapping[str, tuple[tuple[str | int, ...], Any]] = {
     "a name of another instance": (("metadata", "name"), "other-" + "0" * 40),
-    "an unknown format": (("spec", "format"), 3),
+    "an unknown format": (("spec", "format"), 4),
     "a revision that is not random": (("spec", "revision"), "next"),
     "a path as the session location": (("spec", "sessionUuid"), "../../etc"),
     "a UUID in upper case": (("spec", "sessionUuid"), "00000000-0000-4000-8000-00000000000A"),

@@ -1,0 +1,77 @@
+"""What Spark stores in the metadata of a column beside its type and its comment.
+
+Source: ``CharVarcharUtils`` and ``ResolveDefaultColumns`` of Spark.
+"""
+
+import re
+from collections.abc import Mapping
+
+from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StringType, StructField, StructType, VarcharType
+
+CHAR_OR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+"""The type of a column that contains ``CHAR`` or ``VARCHAR``. The column itself then has ``STRING`` there."""
+CURRENT_DEFAULT = "CURRENT_DEFAULT"
+"""The SQL text of the default value."""
+EXISTS_DEFAULT = "EXISTS_DEFAULT"
+"""The SQL text of the value in files that were written before the column was added."""
+
+_KEYS = frozenset({CHAR_OR_VARCHAR, CURRENT_DEFAULT, EXISTS_DEFAULT})
+_CHAR = re.compile(r"\bchar\b")
+
+
+def stored_schema(defined: StructType, defaults: Mapping[int, str]) -> StructType:
+    """Return the schema of a new table as Spark stores it.
+
+    As in a table of Spark in files, all columns accept NULL.
+
+    Args:
+        defined: The columns with their types as defined.
+        defaults: The SQL texts of default values, by the number of the column.
+    """
+    fields = []
+    for number, field in enumerate(defined.fields):
+        metadata = dict(field.metadata or {})
+        kind = _without_limits(field.dataType)
+        if kind != field.dataType:
+            metadata[CHAR_OR_VARCHAR] = field.dataType.simpleString()
+        if number in defaults:
+            metadata |= dict.fromkeys((CURRENT_DEFAULT, EXISTS_DEFAULT), defaults[number])
+        fields.append(StructField(field.name, kind, nullable=True, metadata=metadata))
+    return StructType(fields)
+
+
+def has_limits_or_default(field: StructField) -> bool:
+    """Return whether a column has a default value, or contains ``CHAR`` or ``VARCHAR``."""
+    return not _KEYS.isdisjoint(field.metadata or {})
+
+
+def without_limits_and_default(field: StructField) -> StructField:
+    """Return a column without its default value, and with ``STRING`` in the place of ``CHAR`` and ``VARCHAR``."""
+    metadata = {key: value for key, value in (field.metadata or {}).items() if key not in _KEYS}
+    return StructField(field.name, field.dataType, field.nullable, metadata)
+
+
+def with_varchar_only(metadata: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the metadata of a column in which ``CHAR`` is replaced with ``VARCHAR``."""
+    kind = metadata.get(CHAR_OR_VARCHAR)
+    return metadata if kind is None else {**metadata, CHAR_OR_VARCHAR: _CHAR.sub("varchar", str(kind))}
+
+
+def _without_limits(kind: DataType) -> DataType:
+    """Return a type with ``STRING`` in the place of ``CHAR`` and ``VARCHAR``."""
+    match kind:
+        case CharType() | VarcharType():
+            return StringType()
+        case ArrayType():
+            return ArrayType(_without_limits(kind.elementType), kind.containsNull)
+        case MapType():
+            return MapType(_without_limits(kind.keyType), _without_limits(kind.valueType), kind.valueContainsNull)
+        case StructType():
+            return StructType(
+                [
+                    StructField(each.name, _without_limits(each.dataType), each.nullable, each.metadata)
+                    for each in kind.fields
+                ]
+            )
+        case _:
+            return kind

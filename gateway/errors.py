@@ -58,6 +58,7 @@ def _condition(sql_state: str, *parameters: str) -> SparkCondition:
 SPARK_CONDITIONS: Mapping[str, SparkCondition] = MappingProxyType(
     {
         "COLUMN_NOT_FOUND": _condition("42703", "colName", "caseSensitiveConfig"),
+        "CAST_OVERFLOW_IN_TABLE_INSERT": _condition("22003", "sourceType", "targetType", "columnName"),
         "CONNECT_INVALID_PLAN.CANNOT_PARSE": _condition("56K00", "errorMsg"),
         "CREATE_VIEW_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS": _condition(
             "21S01", "viewName", "viewColumns", "dataColumns"
@@ -65,6 +66,7 @@ SPARK_CONDITIONS: Mapping[str, SparkCondition] = MappingProxyType(
         "CREATE_VIEW_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS": _condition(
             "21S01", "viewName", "viewColumns", "dataColumns"
         ),
+        "DATATYPE_MISMATCH.INVALID_ROW_LEVEL_OPERATION_ASSIGNMENTS": _condition("42K09", "sqlExpr", "errors"),
         "DATA_SOURCE_ALREADY_EXISTS": _condition("42710", "provider"),
         "EXPECT_VIEW_NOT_TABLE.NO_ALTERNATIVE": _condition("42809", "tableName", "operation"),
         "INTERNAL_ERROR": _condition("XX000", "message"),
@@ -72,12 +74,15 @@ SPARK_CONDITIONS: Mapping[str, SparkCondition] = MappingProxyType(
         "INVALID_HANDLE.OPERATION_ALREADY_EXISTS": _condition("HY000", "handle"),
         SESSION_CLOSED: _condition("08003", "handle"),
         "INVALID_PARTITION_SPEC": _condition("42601", "details"),
+        "MERGE_CARDINALITY_VIOLATION": _condition("23K01"),
         "OPERATION_CANCELED": _condition("HY008"),
         "PARSE_SYNTAX_ERROR": _condition("42601", "error", "hint"),
         "SCHEMA_NOT_FOUND": _condition("42704", "schemaName"),
         "TABLE_OR_VIEW_ALREADY_EXISTS": _condition("42P07", "relationName"),
         "TABLE_OR_VIEW_NOT_FOUND": _condition("42P01", "relationName", "searchPath"),
+        "UNRESOLVED_COLUMN.WITH_SUGGESTION": _condition("42703", "objectName", "proposal"),
         "UNSUPPORTED_FEATURE.TABLE_OPERATION": _condition("0A000", "tableName", "operation"),
+        "UNSUPPORTED_MERGE_CONDITION.SUBQUERY": _condition("42K0E", "condName", "cond"),
         "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE": _condition("0A000", "format", "columnName", "columnType"),
     }
 )

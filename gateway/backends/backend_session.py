@@ -172,18 +172,40 @@ class BackendSession:
             BackendError: If the query fails.
             GatewayError: If the backend answers something else.
         """
+        rows = await self.read_text_rows(plan, columns, max_rows=1)
+        if len(rows) != 1:
+            raise self._channel.failed(f"{len(rows)} rows instead of one")
+        return rows[0]
+
+    async def read_text_rows(
+        self, plan: base_pb2.Plan, columns: Sequence[str], *, max_rows: int
+    ) -> Sequence[Sequence[str | None]]:
+        """Execute a query that returns rows of texts, and return them.
+
+        Args:
+            plan: The query.
+            columns: The names of its columns.
+            max_rows: The maximum number of rows.
+
+        Raises:
+            BackendError: If the query fails.
+            GatewayError: If the backend answers something else, or more rows.
+        """
         try:
-            answers = await self._read_row(plan, dict.fromkeys(columns, is_text))
+            answers = await self._read_rows(plan, dict.fromkeys(columns, is_text), max_rows=max_rows)
         except BackendRowsError as error:
             raise self._channel.failed(str(error)) from error
-        if len(answers) != 1:
-            raise self._channel.failed(f"{len(answers)} rows instead of one")
-        return [answers[0][column] for column in columns]
+        return [[row[column] for column in columns] for row in answers]
 
     async def _read_row(self, plan: base_pb2.Plan, columns: Mapping[str, Kind]) -> Sequence[Mapping[str, Any]]:
         """Execute a query, and return its rows, at most one."""
+        return await self._read_rows(plan, columns, max_rows=1)
+
+    async def _read_rows(
+        self, plan: base_pb2.Plan, columns: Mapping[str, Kind], *, max_rows: int
+    ) -> Sequence[Mapping[str, Any]]:
         answers: list[Mapping[str, Any]] = []
-        reader = RowReader(columns, max_rows=1, max_bytes=MAX_ROW_BYTES)
+        reader = RowReader(columns, max_rows=max_rows, max_bytes=MAX_ROW_BYTES * max_rows)
 
         async def take(rows: bytes) -> None:
             answers.extend(reader.read(rows))

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StringType, StructField, StructType, VarcharType
 
+from gateway.sql.name_syntax import quote_name
+
 CHAR_OR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 """The type of a column that contains ``CHAR`` or ``VARCHAR``. The column itself then has ``STRING`` there."""
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
@@ -55,6 +57,17 @@ def with_varchar_only(metadata: Mapping[str, object]) -> Mapping[str, object]:
     """Return the metadata of a column in which ``CHAR`` is replaced with ``VARCHAR``."""
     kind = metadata.get(CHAR_OR_VARCHAR)
     return metadata if kind is None else {**metadata, CHAR_OR_VARCHAR: _CHAR.sub("varchar", str(kind))}
+
+
+def sql_type(kind: DataType) -> str:
+    """Return a type in Spark's SQL syntax, with quoted names of members."""
+    if isinstance(kind, StructType):
+        return f"STRUCT<{', '.join(f'{quote_name(field.name)}: {sql_type(field.dataType)}' for field in kind.fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"ARRAY<{sql_type(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"MAP<{sql_type(kind.keyType)}, {sql_type(kind.valueType)}>"
+    return kind.simpleString().upper()
 
 
 def _without_limits(kind: DataType) -> DataType:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from gateway.sql.name_patterns import NamePattern
 from gateway.sql.name_syntax import quote_name
-from gateway.stored_tables.column_metadata import CHAR_OR_VARCHAR, CURRENT_DEFAULT
+from gateway.stored_tables.column_metadata import CHAR_OR_VARCHAR, CURRENT_DEFAULT, sql_type
 from workspace.records import TableState, TemporaryTable
 
 
@@ -94,7 +94,7 @@ def build_create_statement(table: TemporaryTable, schema: StructType, workspace:
 def _column(field: StructField) -> str:
     metadata = field.metadata or {}
     limited = metadata.get(CHAR_OR_VARCHAR)
-    parts = [quote_name(field.name), _type(field.dataType) if limited is None else str(limited).upper()]
+    parts = [quote_name(field.name), sql_type(field.dataType) if limited is None else str(limited).upper()]
     if CURRENT_DEFAULT in metadata:
         parts.append(f"DEFAULT {metadata[CURRENT_DEFAULT]}")
     if metadata.get("comment"):
@@ -105,17 +105,6 @@ def _column(field: StructField) -> str:
 def _text(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
-
-
-def _type(kind: DataType) -> str:
-    """Return a type in Spark's SQL syntax, with quoted field names."""
-    if isinstance(kind, StructType):
-        return f"STRUCT<{', '.join(f'{quote_name(field.name)}: {_type(field.dataType)}' for field in kind.fields)}>"
-    if isinstance(kind, ArrayType):
-        return f"ARRAY<{_type(kind.elementType)}>"
-    if isinstance(kind, MapType):
-        return f"MAP<{_type(kind.keyType)}, {_type(kind.valueType)}>"
-    return kind.simpleString().upper()
 
 
 def _filter(pattern: str | None) -> Callable[[str], bool]:

@@ -54,16 +54,35 @@ def build_texts(
     if arguments is not None:
         sql.CopyFrom(arguments)
     values = [
-        _TEXT_OF_TIME.format(f"CAST({constant} AS TIMESTAMP)")
-        if isinstance(field.dataType, TimestampType)
-        else f"CAST({constant} AS {field.dataType.simpleString()})"
+        f"CAST({constant} AS {field.dataType.simpleString()})"
         for field, constant in zip(fields, constants, strict=True)
     ]
-    texts = [
-        f"CAST({value} AS STRING) AS {quote_name(field.name)}" for field, value in zip(fields, values, strict=True)
-    ]
-    sql.query = f"SELECT {', '.join(texts)}"
+    sql.query = f"SELECT {_texts(fields, values)}"
     return plan
+
+
+def build_touched_partitions(fields: Sequence[StructField], scope: str, condition: str, limit: int) -> str:
+    """Return a query of the texts of the partitions that have rows for which a condition is true.
+
+    Args:
+        fields: The partition columns.
+        scope: The ``FROM`` clause.
+        condition: The condition.
+        limit: The maximum number of partitions to return.
+    """
+    values = [quote_name(field.name) for field in fields]
+    return f"SELECT DISTINCT {_texts(fields, values)} {scope} WHERE ({condition}\n) LIMIT {limit}"
+
+
+def _texts(fields: Sequence[StructField], values: Sequence[str]) -> str:
+    """Return the SQL text of columns with the texts of values."""
+    in_utc = [
+        _TEXT_OF_TIME.format(value) if isinstance(field.dataType, TimestampType) else value
+        for field, value in zip(fields, values, strict=True)
+    ]
+    return ", ".join(
+        f"CAST({value} AS STRING) AS {quote_name(field.name)}" for field, value in zip(fields, in_utc, strict=True)
+    )
 
 
 def partitions_of_files(files: Iterable[str], part: TableUuid, depth: int) -> tuple[str, ...]:

@@ -13,17 +13,21 @@ from grpc import aio
 from pyspark.sql.types import StructType
 
 from gateway.backends.backend_session import BackendSession
-from gateway.errors import BackendError
+from gateway.errors import BackendError, GatewayError
 from gateway.messages.error_status import info_of, with_text
 from gateway.sql.name_syntax import quote_name
+from gateway.sql.statements import ModificationKind
 from gateway.stored_tables.insert_plans import PLACEHOLDER, InsertedRows
 from gateway.stored_tables.partitions import build_texts, partition_path
-from gateway.tables.table_errors import empty_partition_value
+from gateway.stored_tables.rewriting import CARDINALITY, read_raised
+from gateway.tables.table_errors import empty_partition_value, several_rows_match, value_too_large
 from workspace.name_comparison import comparable_name
 from workspace.records import TemporaryTable, WriteKind
 
 _UNKNOWN = ("`unknown`", "unknown")
 """What Spark calls a table that is not in a catalog."""
+_REWRITTEN = frozenset(kind.value for kind in ModificationKind)
+"""The statements whose text Lodge rewrites."""
 _EMPTY_TEXTS = ("''", '""')
 _PLACE = re.compile(r" ?\(line \d+, pos \d+\)|\s*== SQL.*", re.DOTALL)
 """Where something is in a SQL text, in a message of Spark."""
@@ -83,16 +87,20 @@ class Insertion:
         return (partition_path(spelled, texts),)
 
 
-def of_client(error: BackendError, table: str, statement: str = "INSERT") -> BackendError:
+def of_client(error: BackendError, table: str, statement: str = "INSERT") -> GatewayError:
     """Return the error of Spark for an insertion, with the name of the table and without texts of Lodge."""
     info = info_of(error.error)
     parameters = {} if info is None else json.loads(info.metadata.get("messageParameters", "{}"))
     text = error.error.details() or ""
+    raised = read_raised(parameters.get("errorMessage", ""))
+    if raised is not None:
+        condition, values = raised
+        return several_rows_match() if condition == CARDINALITY else value_too_large(values)
     unknown = parameters.get("tableName")
     if unknown in _UNKNOWN:
         parameters["tableName"] = quote_name(table)
         text = text.replace(unknown, quote_name(table), 1)
-    elif PLACEHOLDER in text:
+    elif PLACEHOLDER in text or statement in _REWRITTEN:
         text = _PLACE.sub("", text)
     elif parameters.get("statement") == "INSERT" != statement:
         parameters["statement"] = statement

@@ -29,6 +29,7 @@ from gateway.tables import answers, table_errors
 from gateway.tables.insertions import Insertion
 from gateway.tables.new_tables import NewTable
 from gateway.tables.permanent_tables import PermanentTables
+from gateway.tables.row_changes import RowChanges
 from gateway.tables.session_administration import SessionAdministration
 from gateway.tables.sql_statement import SqlStatement
 from gateway.tables.statement_context import StatementContext
@@ -46,14 +47,20 @@ class SqlCommands:
 
     Args:
         tables: The temporary tables.
+        rows: Changes rows of temporary tables.
         permanent: The permanent tables in workspaces.
         administration: Lists and closes sessions.
     """
 
     def __init__(
-        self, tables: TemporaryTables, permanent: PermanentTables, administration: SessionAdministration
+        self,
+        tables: TemporaryTables,
+        rows: RowChanges,
+        permanent: PermanentTables,
+        administration: SessionAdministration,
     ) -> None:
         self._tables = tables
+        self._rows = rows
         self._permanent = permanent
         self._administration = administration
 
@@ -193,9 +200,13 @@ class SqlCommands:
 
     @work.register
     async def _change_rows(self, statement: statements.MergeOrUpdate, sql: SqlStatement) -> Runner | None:
-        way_out = "Use INSERT OVERWRITE with a query of the rows that the table should have."
-        _refuse_change(sql, statement.name, statement.kind.value, way_out)
-        return None
+        target = sql.target(statement.name, statement.kind.value)
+        table = sql.context.table(target)
+        if table is None:
+            _require_sparks(sql.context, target, statement.kind.value)
+            return None
+        resolved = await sql.context.resolve_statement(sql.relation)
+        return partial(self._rows.change, sql.context.execution, table.name, statement.kind, resolved)
 
     @work.register
     async def _alter(self, statement: statements.AlterRelation, sql: SqlStatement) -> Runner | None:

@@ -116,6 +116,20 @@ class StatementContext:
         Raises:
             GatewayError: If a name cannot be resolved, or a scan cannot be planned.
         """
+        return await self._resolve_statement(relation)
+
+    async def resolve_statement(self, relation: relations_pb2.Relation) -> relations_pb2.Relation:
+        """Return a SQL statement with all names resolved and all scans planned.
+
+        Raises:
+            GatewayError: If a name cannot be resolved, or a scan cannot be planned.
+        """
+        resolved, _ = await self._resolve_statement(relation)
+        return resolved
+
+    async def _resolve_statement(
+        self, relation: relations_pb2.Relation
+    ) -> tuple[relations_pb2.Relation, Sequence[ScanSummary]]:
         command = base_pb2.Plan()
         command.command.sql_command.input.CopyFrom(relation)
         await self.workspace_reads.run_or_abandon(self.names.resolve, command)

@@ -5,6 +5,8 @@ The error messages from [temporary-tables §5.1.12] and [temporary-tables §5.4]
 Source: also [drill-tests TestCTTAS] for ``DROP VIEW``.
 """
 
+from collections.abc import Mapping
+
 from gateway.errors import GatewayError, SparkError, relation_name
 from gateway.sql.name_syntax import quote_name
 from workspace.workspaces import Workspaces
@@ -111,6 +113,36 @@ def unreadable_name(operation: str) -> GatewayError:
         "42601",
         f"Lodge cannot compute the table name in IDENTIFIER(...) of {operation}. Use a string literal or a string "
         "parameter as the argument.",
+    )
+
+
+def merge_subquery(name: str, condition: str) -> GatewayError:
+    """Return the error for a condition of ``MERGE`` with a subquery, which Spark does not allow."""
+    text = f'"{condition}"'
+    return SparkError(
+        "UNSUPPORTED_MERGE_CONDITION.SUBQUERY",
+        f"MERGE operation contains unsupported {name} condition. Subqueries are not allowed: {text}.",
+        condName=name,
+        cond=text,
+    )
+
+
+def value_too_large(parameters: Mapping[str, str]) -> GatewayError:
+    """Return the error for a new value that is too large for its column, with Spark's text."""
+    text = (
+        "Fail to assign a value of {sourceType} type to the {targetType} type column or variable {columnName} due to "
+        "an overflow. Use `try_cast` on the input value to tolerate overflow and return NULL instead."
+    )
+    return SparkError("CAST_OVERFLOW_IN_TABLE_INSERT", text.format_map(parameters), **parameters)
+
+
+def several_rows_match() -> GatewayError:
+    """Return the error for a row that matches several rows of the source of ``MERGE``, with Spark's text."""
+    return SparkError(
+        "MERGE_CARDINALITY_VIOLATION",
+        "The ON search condition of the MERGE statement matched a single row from the target table with multiple rows "
+        "of the source table. This could result in the target row being operated on more than once with an update or "
+        "delete operation and is not allowed.",
     )
 
 

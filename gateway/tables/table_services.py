@@ -13,9 +13,11 @@ from gateway.tables.clones import TableCopies
 from gateway.tables.data_frame_commands import DataFrameCommands
 from gateway.tables.execution import StatementExecutor
 from gateway.tables.followed_statements import FollowedStatements
+from gateway.tables.part_writer import PartWriter
 from gateway.tables.permanent_tables import PermanentTables
 from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
+from gateway.tables.row_changes import RowChanges
 from gateway.tables.session_administration import SessionAdministration
 from gateway.tables.sql_commands import SqlCommands
 from gateway.tables.temporary_tables import TemporaryTables
@@ -61,8 +63,14 @@ class TableServices:
         self.records = TableRecords(storage)
         self._executor = StatementExecutor(replica, storage, sessions, drain)
         quotas = Quotas(config.limits, self.records)
+        parts = PartWriter(replica, storage, self._executor, quotas)
         self.tables = TemporaryTables(
-            replica=replica, storage=storage, executor=self._executor, workspaces=workspaces, quotas=quotas
+            replica=replica,
+            storage=storage,
+            executor=self._executor,
+            workspaces=workspaces,
+            quotas=quotas,
+            parts=parts,
         )
         self.copies = TableCopies(replica, storage, sessions, self._executor, quotas)
         authorization = Authorization(config.admins)
@@ -89,7 +97,8 @@ class TableServices:
             work=work,
         )
         self._administration = SessionAdministration(storage, sessions, operations, authorization, audit)
-        self.sql = SqlCommands(self.tables, permanent, self._administration)
+        rows = RowChanges(storage, self._executor, parts)
+        self.sql = SqlCommands(self.tables, rows, permanent, self._administration)
         self.commands = DataFrameCommands(self.tables)
 
     async def stop(self) -> None:

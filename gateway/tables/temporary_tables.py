@@ -22,7 +22,6 @@ from datetime import UTC, datetime
 
 import structlog
 from pyspark.sql.connect.proto import base_pb2
-from pyspark.sql.types import StructType
 
 from gateway.blocking_work.current_workspaces import CurrentWorkspaces
 from gateway.blocking_work.file_systems import file_systems
@@ -30,21 +29,21 @@ from gateway.blocking_work.storage import Storage
 from gateway.errors import BackendError, GatewayError, table_not_found
 from gateway.operations.responses import Response
 from gateway.sql.name_syntax import qualify_with_session
-from gateway.stored_tables.insert_plans import InsertedRows, NewPart, build_insert, empty_file, no_rows
+from gateway.stored_tables.insert_plans import InsertedRows, no_rows
 from gateway.stored_tables.listings import build_create_statement
-from gateway.stored_tables.storage_formats import find_storage_format
-from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, decode_schema, encode_schema
+from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, encode_schema
 from gateway.tables.answers import not_created
-from gateway.tables.changes import begin_drop, begin_write
-from gateway.tables.execution import StatementExecutor, new_directory
+from gateway.tables.changes import begin_drop
+from gateway.tables.execution import StatementExecutor
 from gateway.tables.insertions import Insertion, of_client
 from gateway.tables.new_tables import NewTable
+from gateway.tables.part_writer import PartWriter
 from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
 from gateway.tables.table_errors import AlreadyExistsError, ChangeTakenError
 from gateway.tables.views import views_in
-from workspace.identifiers import ReplicaId, TableUuid
+from workspace.identifiers import ReplicaId
 from workspace.leases import STOPPED
 from workspace.name_comparison import comparable_name
 from workspace.record_changes import find_table, put_table
@@ -63,6 +62,7 @@ class TemporaryTables:
         executor: Executes the changes of tables.
         workspaces: The configured workspaces.
         quotas: The quotas for temporary tables.
+        parts: Writes new parts of tables.
     """
 
     def __init__(
@@ -73,12 +73,14 @@ class TemporaryTables:
         executor: StatementExecutor,
         workspaces: CurrentWorkspaces,
         quotas: Quotas,
+        parts: PartWriter,
     ) -> None:
         self._replica = replica
         self._storage = storage
         self._executor = executor
         self._workspaces = workspaces
         self._quotas = quotas
+        self._parts = parts
         self._records = TableRecords(storage)
 
     async def create(self, execution: Execution, new: NewTable) -> Response:
@@ -96,11 +98,10 @@ class TemporaryTables:
         """
         session = execution.session
         schema = await new.schema(execution)
-        table_uuid = new_directory()
-        write = self._write(execution, table_uuid, schema, WriteKind.CREATION)
+        write = self._parts.new_write(execution, schema, WriteKind.CREATION)
         table = TemporaryTable(
             name=new.name,
-            uuid=table_uuid,
+            uuid=write.directory,
             state=TableState.CREATING,
             storage_format=new.storage.name,
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -120,7 +121,7 @@ class TemporaryTables:
             await self._free_view_name(execution, new.name)
             if not new.has_defaults:
                 return new.plan(path)
-            return await self._insert_plan(execution, table, write, path, no_rows(schema))
+            return await self._parts.plan_insertion(execution, table, write, path, no_rows(schema))
 
         try:
             await self._check_name(new.name)
@@ -154,28 +155,17 @@ class TemporaryTables:
         Raises:
             GatewayError: If the statement failed. The statement is undone.
         """
-        session = execution.session
-        table = _require_ready(await self._records.read(session), insertion.table)
+        table = require_ready(await self._records.read(execution.session), insertion.table)
         schema = await execution.backend.analyze_schema(build_session_table(table.name))
         write = replace(
-            self._write(execution, new_directory(), schema, insertion.kind(table)),
+            self._parts.new_write(execution, schema, insertion.kind(table)),
             partitions=await insertion.replaced_partition(table, schema, execution.backend),
         )
 
-        async def plan(path: str) -> base_pb2.Plan:
-            return await self._insert_plan(execution, table, write, path, insertion.rows)
+        async def prepare(_: PendingWrite) -> InsertedRows:
+            return insertion.rows
 
-        try:
-            answer = await self._executor.execute_write(
-                execution,
-                table,
-                write,
-                begin=lambda record: begin_write(record, table, write),
-                plan=plan,
-                check_size=self._quotas.size_check(session, write),
-            )
-        except BackendError as error:
-            raise of_client(error, table.name) from error
+        answer = await self._parts.execute(execution, table, write, prepare)
         log.info("rows_inserted", table=table.name, overwrite=insertion.overwrite)
         return answer
 
@@ -315,23 +305,8 @@ class TemporaryTables:
             raise self.already_exists(name)
         await backend.drop_temp_view(name)
 
-    async def _insert_plan(
-        self, execution: Execution, table: TemporaryTable, write: PendingWrite, path: str, rows: InsertedRows
-    ) -> base_pb2.Plan:
-        """Create the directory of a write, and return the plan that inserts rows into it."""
-        schema = decode_schema(write.schema)
-        file = empty_file(schema, table.partition_columns)
-        await self._storage.run_location(
-            self._storage.locations.create_table, execution.session.uuid, write.directory, file
-        )
-        options = find_storage_format(table.storage_format, table.name).options(dict(table.options))
-        return build_insert(NewPart(write.directory, path, schema, table.storage_format, options), rows)
 
-    def _write(self, execution: Execution, directory: TableUuid, schema: StructType, kind: WriteKind) -> PendingWrite:
-        return PendingWrite(directory, execution.operation.id, self._replica, encode_schema(schema), kind)
-
-
-def _require_ready(record: SessionRecord, name: str) -> TemporaryTable:
+def require_ready(record: SessionRecord, name: str) -> TemporaryTable:
     """Return a table, with its name in the spelling that Spark uses."""
     table = find_table(record, name)
     if table is None or table.state is not TableState.READY:

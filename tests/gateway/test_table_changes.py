@@ -254,3 +254,57 @@ def test_statement_that_is_not_refused_is_completed():
     begun = begin_write(a_record(tables=(TABLE,)), TABLE, write(1, WriteKind.INSERTION))
     after = suspect_request(begun, SuspectedRequest("operation 1", "digest", 1, Refusal.NOTHING, "loss"))
     assert after.tables == begun.tables
+
+
+def rewriting(number, *, partitions=()):
+    own = write(number, WriteKind.REWRITING)
+    return replace(own, replaced=TABLE.parts, replaced_rows=1, replaced_bytes=10, partitions=partitions)
+
+
+def test_rewriting_keeps_rows_that_were_added_after_it_began():
+    own, added = rewriting(1), write(2, WriteKind.INSERTION)
+    record = begin_write(begin_write(a_record(tables=(TABLE,)), TABLE, own), TABLE, added)
+    record = publish(record, TABLE, added, Written(5, 50))
+    record = publish(record, TABLE, own, Written(7, 70))
+    (table,) = record.tables
+    assert (table.parts, table.rows, table.size_bytes) == ((directory(1), directory(2)), 12, 120)
+    (back,) = undo(record, TABLE, own).tables
+    assert (back.parts, back.rows, back.size_bytes) == ((directory(0), directory(2)), 6, 60)
+
+
+@pytest.mark.parametrize("kind", [WriteKind.OVERWRITING, WriteKind.REWRITING])
+def test_rewriting_fails_if_others_have_replaced_its_rows(kind):
+    own, other = rewriting(1), rewriting(2) if kind is WriteKind.REWRITING else write(2, kind)
+    record = begin_write(begin_write(a_record(tables=(TABLE,)), TABLE, own), TABLE, other)
+    record = publish(record, TABLE, other, Written(5, 50))
+    with pytest.raises(GatewayError, match="LODGE_TABLE_CHANGED"):
+        publish(record, TABLE, own, Written(7, 70))
+
+
+def test_rewritings_of_different_partitions_do_not_disturb_each_other():
+    one, other, same = (rewriting(n, partitions=(p,)) for n, p in ((1, "a=1"), (2, "a=2/b=1"), (3, "a=1/b=2")))
+    record = a_record(tables=(TABLE,))
+    for each in (one, other, same):
+        record = begin_write(record, TABLE, each)
+    for each in (one, other):
+        record = publish(record, TABLE, each, Written(1, 5, each.partitions, hidden_rows=1))
+    with pytest.raises(GatewayError, match="LODGE_TABLE_CHANGED"):
+        publish(record, TABLE, same, Written(1, 5, same.partitions, hidden_rows=1))
+    (table,) = record.tables
+    assert dict(table.visible_parts)[directory(0)] == ("a=1", "a=2/b=1")
+    (back,) = undo(record, TABLE, one).tables
+    assert dict(back.visible_parts) == {directory(0): ("a=2/b=1",), directory(2): ()}
+
+
+def test_part_without_visible_rows_is_removed_when_it_is_replaced_for_good():
+    first, second = (replace(write(n, WriteKind.PARTITION_OVERWRITING), partitions=("a=1",)) for n in (1, 2))
+    record = a_record(tables=(TABLE,))
+    for each in (first, second):
+        record = publish(begin_write(record, TABLE, each), TABLE, each, Written(1, 5, each.partitions, hidden_rows=1))
+    record = complete(record, TABLE, first)
+    assert record.tables[0].parts == (directory(0), directory(1), directory(2))
+    assert [part for part, _ in record.tables[0].visible_parts] == [directory(0), directory(2)]
+    (back,) = undo(record, TABLE, second).tables
+    assert [part for part, _ in back.visible_parts] == [directory(0), directory(1)]
+    (done,) = complete(record, TABLE, second).tables
+    assert (done.parts, [each.part for each in done.replacements]) == ((directory(0), directory(2)), [directory(2)])

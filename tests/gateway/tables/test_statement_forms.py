@@ -34,6 +34,11 @@ STATEMENTS = (
     "create or replace temporary view v as select * from t",
     "select * from v order by a",
     "drop view if exists dfs.tmp.t",
+    "update u set b = 'new' where a = 1",
+    "merge into u using t on u.a = t.a when matched then update set * when not matched then insert *",
+    "delete from dfs.tmp.u where a = 2",
+    "insert into u (b) values (default)",
+    "select * from u order by a",
     "truncate table t",
     "select count(*) from t",
     "create table dfs.permanent as select 1 a",
@@ -46,7 +51,7 @@ REFUSED = (
     "create temporary table",
     "insert into dfs.tmp.absent values (1)",
     "drop table dfs.tmp.absent",
-    "update dfs.tmp.kept set a = 2",
+    "alter table dfs.tmp.kept rename to other",
     "close session 'no such session'",
 )
 OTHER_IN_EACH_SESSION = (

@@ -1,0 +1,102 @@
+"""Writes a new part of a temporary table: rows that are added, or that replace others."""
+
+from collections.abc import Awaitable, Callable
+
+from pyspark.sql.connect.proto import base_pb2
+from pyspark.sql.types import StructType
+
+from gateway.blocking_work.storage import Storage
+from gateway.errors import BackendError
+from gateway.operations.responses import Response
+from gateway.stored_tables.insert_plans import InsertedRows, NewPart, build_insert, empty_file
+from gateway.stored_tables.storage_formats import find_storage_format
+from gateway.stored_tables.table_plans import decode_schema, encode_schema
+from gateway.tables.changes import begin_write
+from gateway.tables.execution import StatementExecutor, new_directory
+from gateway.tables.insertions import of_client
+from gateway.tables.quotas import Quotas
+from gateway.tables.statement_context import Execution
+from workspace.identifiers import ReplicaId, TableUuid
+from workspace.records import PendingWrite, TemporaryTable, WriteKind
+
+
+class PartWriter:
+    """Writes new parts of temporary tables.
+
+    Args:
+        replica: The name of this replica.
+        storage: The session locations.
+        executor: Executes the changes of tables.
+        quotas: The quotas for temporary tables.
+    """
+
+    def __init__(self, replica: ReplicaId, storage: Storage, executor: StatementExecutor, quotas: Quotas) -> None:
+        self._replica = replica
+        self._storage = storage
+        self._executor = executor
+        self._quotas = quotas
+
+    def new_write(self, execution: Execution, schema: StructType, kind: WriteKind) -> PendingWrite:
+        """Return the write of a statement to a new directory."""
+        return PendingWrite(new_directory(), execution.operation.id, self._replica, encode_schema(schema), kind)
+
+    async def execute(
+        self,
+        execution: Execution,
+        table: TemporaryTable,
+        write: PendingWrite,
+        prepare: Callable[[PendingWrite], Awaitable[InsertedRows]],
+        *,
+        statement: str = "INSERT",
+    ) -> Response:
+        """Write a part of an existing table.
+
+        Args:
+            execution: The statement.
+            table: The table.
+            write: The write.
+            prepare: A function that returns the rows when the session record contains the write.
+            statement: The first words of the statement, for error messages.
+
+        Raises:
+            GatewayError: If the statement failed. It is undone.
+        """
+
+        async def plan(path: str) -> base_pb2.Plan:
+            return await self.plan_insertion(execution, table, write, path, await prepare(write))
+
+        try:
+            return await self._executor.execute_write(
+                execution,
+                table,
+                write,
+                begin=lambda record: begin_write(record, table, write),
+                plan=plan,
+                check_size=self._quotas.size_check(execution.session, write),
+            )
+        except BackendError as error:
+            raise of_client(error, table.name, statement) from error
+
+    async def plan_insertion(
+        self, execution: Execution, table: TemporaryTable, write: PendingWrite, path: str, rows: InsertedRows
+    ) -> base_pb2.Plan:
+        """Create the directory of a write, and return the plan that inserts rows into it."""
+        schema = decode_schema(write.schema)
+        await self._create_directory(execution, write.directory, schema, table)
+        options = find_storage_format(table.storage_format, table.name).options(dict(table.options))
+        return build_insert(NewPart(write.directory, path, schema, table.storage_format, options), rows)
+
+    async def check(self, execution: Execution, table: TemporaryTable, write: PendingWrite, rows: InsertedRows) -> None:
+        """Let Spark check whether rows can be inserted into a part, with an insertion of no rows.
+
+        Raises:
+            BackendError: If they cannot.
+        """
+        path = await self._executor.create_path(execution.session, write.directory)
+        await execution.backend.operations.execute(await self.plan_insertion(execution, table, write, path, rows))
+
+    async def _create_directory(
+        self, execution: Execution, directory: TableUuid, schema: StructType, table: TemporaryTable
+    ) -> None:
+        file = empty_file(schema, table.partition_columns)
+        await self._storage.run_location(self._storage.locations.create_table, execution.session.uuid, directory, file)

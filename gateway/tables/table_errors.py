@@ -133,7 +133,13 @@ def value_too_large(parameters: Mapping[str, str]) -> GatewayError:
         "Fail to assign a value of {sourceType} type to the {targetType} type column or variable {columnName} due to "
         "an overflow. Use `try_cast` on the input value to tolerate overflow and return NULL instead."
     )
-    return SparkError("CAST_OVERFLOW_IN_TABLE_INSERT", text.format_map(parameters), **parameters)
+    return SparkError(
+        "CAST_OVERFLOW_IN_TABLE_INSERT",
+        text.format_map(parameters),
+        sourceType=parameters["sourceType"],
+        targetType=parameters["targetType"],
+        columnName=parameters["columnName"],
+    )
 
 
 def several_rows_match() -> GatewayError:

@@ -14,8 +14,8 @@ Guarantees:
    read this form.
 4. ``suspects`` and ``relations`` are stored only if there are any. A release that does not know one of them reads the
    rest, and drops it when it writes the record.
-5. A record in which a statement replaces single partitions, or rewrites rows, has the format 3. Releases that do not
-   know such statements refuse it. All other records have the format 2, which these releases know.
+5. A record in which single partitions are replaced, rows are rewritten or parts are merged has the format 3. Releases
+   that do not know such writes refuse it. All other records have the format 2, which these releases know.
 """
 
 import json
@@ -33,7 +33,7 @@ from workspace.records import SessionRecord, WriteKind
 _COMMON: Literal[2] = 2
 _WITH_PARTITIONS: Literal[3] = 3
 _DROP = "Drop"
-_NEW_KINDS = frozenset({WriteKind.PARTITION_OVERWRITING, WriteKind.REWRITING})
+_NEW_KINDS = frozenset({WriteKind.PARTITION_OVERWRITING, WriteKind.REWRITING, WriteKind.MERGING})
 
 
 @dataclass(frozen=True, slots=True)

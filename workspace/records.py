@@ -51,6 +51,7 @@ class WriteKind(enum.StrEnum):
         OVERWRITING: The rows replace all rows that the table has when they are published.
         PARTITION_OVERWRITING: The rows replace those of some partitions when they are published.
         REWRITING: The rows replace those that the table had when the write began, or those of some of its partitions.
+        MERGING: The rows are those of several parts that follow each other, in a single part. No statement of a client.
     """
 
     CREATION = "Creation"
@@ -58,6 +59,7 @@ class WriteKind(enum.StrEnum):
     OVERWRITING = "Overwriting"
     PARTITION_OVERWRITING = "PartitionOverwriting"
     REWRITING = "Rewriting"
+    MERGING = "Merging"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class PendingWrite:
         size_bytes: The size of the written files. It is known when the write is published. With a quota for the size
             of tables, it is known before.
         replaced: The directories of the rows that were replaced. They are kept until the statement is complete. For a
-            write that rewrites rows, they are known when the write begins.
+            write that rewrites rows or merges parts, they are known when the write begins.
         replaced_rows: The number of rows that the write replaces. Insertions replace none.
         replaced_bytes: The size of the files that the write replaces.
         partitions: The partitions whose rows the write replaces, see :class:`Replacement`. Empty for a write that

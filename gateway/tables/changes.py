@@ -39,7 +39,8 @@ from workspace.records import (
     WriteKind,
 )
 
-_MAX_PARTS = 1000
+_OF_KNOWN_PARTS = frozenset({WriteKind.REWRITING, WriteKind.MERGING})
+"""The kinds of writes whose rows replace those of parts that are known when the write begins."""
 _LOST = (("lost", True),)
 _UNKNOWN = (("unknown", True),)
 _UNDONE = (("undone", True),)
@@ -51,18 +52,11 @@ def begin_write(record: SessionRecord, table: TemporaryTable, write: PendingWrit
     """Return the session record with a new write to a table.
 
     Raises:
-        GatewayError: If the table was dropped, or has too many parts, or other rows than those that the write rewrites.
+        GatewayError: If the table was dropped, or has other rows than those that the write rewrites.
     """
     current = _require_ready(record, table)
-    if write.kind is WriteKind.REWRITING:
-        _parts_after(current, write, write.partitions)
-    if len(current.parts) + len(current.writes) >= _MAX_PARTS and not write.replaces_all:
-        raise GatewayError(
-            "LODGE_LIMIT_REACHED",
-            "53400",
-            f"Temporary table [{table.name}] already contains the rows of {_MAX_PARTS:,} insertions, which is the "
-            "maximum. Merge them: run INSERT OVERWRITE with a query of all its rows.",
-        )
+    if write.kind in _OF_KNOWN_PARTS:
+        _parts_around(current, write, write.partitions)
     return put_table(record, replace(current, writes=(*current.writes, write)))
 
 
@@ -149,16 +143,16 @@ def publish(record: SessionRecord, table: TemporaryTable, write: PendingWrite, w
         rows=written.rows,
         size_bytes=written.size_bytes,
         partitions=written.partitions,
-        replaced_rows=written.hidden_rows if written.partitions else write.replaced_rows,
+        replaced_rows=_replaced_rows(write, written),
         replaced_bytes=0 if written.partitions else write.replaced_bytes,
     )
     before, after = current.parts, tuple[TableUuid, ...]()
-    if write.kind is WriteKind.REWRITING:
-        after = _parts_after(current, write, written.partitions)
-        before = before[: len(before) - len(after)]
-    if write.kind is WriteKind.OVERWRITING:
+    if write.kind in _OF_KNOWN_PARTS:
+        before, after = _parts_around(current, write, written.partitions)
+        if written.partitions:
+            before = (*before, *write.replaced)
+    elif write.kind is WriteKind.OVERWRITING:
         published = replace(published, replaced=before, replaced_rows=current.rows, replaced_bytes=current.size_bytes)
-    if published.replaces_all:
         before = ()
     replacements = current.replacements
     if written.partitions:
@@ -178,24 +172,36 @@ def publish(record: SessionRecord, table: TemporaryTable, write: PendingWrite, w
     )
 
 
-def _parts_after(table: TemporaryTable, write: PendingWrite, partitions: Sequence[str]) -> tuple[TableUuid, ...]:
-    """Return the parts that were added after a rewriting write had begun.
+def _replaced_rows(write: PendingWrite, written: Written) -> int:
+    """Return how many rows a write replaces, as far as it is known before it is published."""
+    if write.kind is WriteKind.MERGING:
+        return written.rows
+    return written.hidden_rows if written.partitions else write.replaced_rows
+
+
+def _parts_around(
+    table: TemporaryTable, write: PendingWrite, partitions: Sequence[str]
+) -> tuple[tuple[TableUuid, ...], tuple[TableUuid, ...]]:
+    """Return the parts before and after those that a write rewrites or merges.
 
     Raises:
         GatewayError: If other statements have replaced rows that the write rewrites.
     """
-    count = len(write.replaced)
-    after = table.parts[count:]
+    start = next((n for n, part in enumerate(table.parts) if part in write.replaced), 0)
+    end = start + len(write.replaced)
+    after = table.parts[end:]
     others = {path for each in table.replacements if each.part in after for path in each.partitions}
     is_changed = any(overlap(one, other) for one in partitions for other in others)
-    if table.parts[:count] != write.replaced or is_changed:
+    if write.kind is WriteKind.MERGING:  # it must not make a statement of a client fail
+        is_changed = any(each.kind is WriteKind.REWRITING for each in table.writes)
+    if table.parts[start:end] != write.replaced or is_changed:
         raise GatewayError(
             "LODGE_TABLE_CHANGED",
             "40001",
             f"Another statement replaced rows of temporary table [{table.name}] while this statement changed them. "
             "Nothing was changed. Run the statement again.",
         )
-    return after
+    return table.parts[:start], after
 
 
 def begin_once(
@@ -302,8 +308,10 @@ def complete_with_answer(record: SessionRecord, table: TemporaryTable, change: P
 
     The answer names the table as the argument does, in the spelling that Spark uses.
     """
-    answer = Answer(change.operation_id, tuple(answer_to(change, table.name).items()))
-    return add_answer(complete(record, table, change), answer)
+    after = complete(record, table, change)
+    if isinstance(change, PendingWrite) and change.kind is WriteKind.MERGING:
+        return after  # no client asks
+    return add_answer(after, Answer(change.operation_id, tuple(answer_to(change, table.name).items())))
 
 
 def undo(record: SessionRecord, table: TemporaryTable, change: PendingChange) -> SessionRecord:
@@ -460,9 +468,9 @@ def _without_hidden(table: TemporaryTable) -> TemporaryTable:
 
 
 def _restore_parts(parts: Sequence[TableUuid], undone: PendingWrite) -> tuple[TableUuid, ...]:
-    """Return the parts before a write was published. The parts that it has replaced were the first ones."""
+    """Return the parts before a write was published."""
     restored = () if undone.partitions else undone.replaced
-    return (*restored, *(each for each in parts if each != undone.directory))
+    return tuple(old for each in parts for old in (restored if each == undone.directory else (each,)))
 
 
 def _added(write: PendingWrite) -> tuple[int, int]:

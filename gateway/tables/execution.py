@@ -391,8 +391,13 @@ class StatementExecutor:
                 except TableChangedError:
                     continue
                 if current is not None and own is not None:
-                    unused = current.directories
-                    await self.deletion.delete(session, [each for each in unused if each not in record.directories])
+                    unused = [each for each in current.directories if each not in record.directories]
+                    if isinstance(own, PendingWrite) and own.kind is WriteKind.MERGING:
+                        self.deletion.delete_later(session, current.uuid, unused)
+                    else:
+                        await self.deletion.delete(session, unused)
+                    if isinstance(own, PendingDrop):
+                        await self.deletion.delete_merged(session, current.uuid)
                 return _find_outcome(record, table, change)
 
     async def _hand_over(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> None:

@@ -13,6 +13,7 @@ from gateway.tables.clones import TableCopies
 from gateway.tables.data_frame_commands import DataFrameCommands
 from gateway.tables.execution import StatementExecutor
 from gateway.tables.followed_statements import FollowedStatements
+from gateway.tables.part_merging import PartMerging
 from gateway.tables.part_writer import PartWriter
 from gateway.tables.permanent_tables import PermanentTables
 from gateway.tables.quotas import Quotas
@@ -64,6 +65,7 @@ class TableServices:
         self._executor = StatementExecutor(replica, storage, sessions, drain)
         quotas = Quotas(config.limits, self.records)
         parts = PartWriter(replica, storage, self._executor, quotas)
+        self._merging = PartMerging(storage, self._executor, parts)
         self.tables = TemporaryTables(
             replica=replica,
             storage=storage,
@@ -71,6 +73,7 @@ class TableServices:
             workspaces=workspaces,
             quotas=quotas,
             parts=parts,
+            merging=self._merging,
         )
         self.copies = TableCopies(replica, storage, sessions, self._executor, quotas)
         authorization = Authorization(config.admins)
@@ -103,5 +106,6 @@ class TableServices:
 
     async def stop(self) -> None:
         """Wait for background tasks to finish."""
+        await self._merging.stop()
         await self._executor.stop()
         await self._administration.stop()

@@ -37,6 +37,7 @@ from gateway.tables.changes import begin_drop
 from gateway.tables.execution import StatementExecutor
 from gateway.tables.insertions import Insertion, of_client
 from gateway.tables.new_tables import NewTable
+from gateway.tables.part_merging import MAX_SMALL_PARTS, PartMerging
 from gateway.tables.part_writer import PartWriter
 from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
@@ -63,6 +64,7 @@ class TemporaryTables:
         workspaces: The configured workspaces.
         quotas: The quotas for temporary tables.
         parts: Writes new parts of tables.
+        merging: Merges the parts of tables.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class TemporaryTables:
         workspaces: CurrentWorkspaces,
         quotas: Quotas,
         parts: PartWriter,
+        merging: PartMerging,
     ) -> None:
         self._replica = replica
         self._storage = storage
@@ -81,6 +84,7 @@ class TemporaryTables:
         self._workspaces = workspaces
         self._quotas = quotas
         self._parts = parts
+        self._merging = merging
         self._records = TableRecords(storage)
 
     async def create(self, execution: Execution, new: NewTable) -> Response:
@@ -166,6 +170,8 @@ class TemporaryTables:
             return insertion.rows
 
         answer = await self._parts.execute(execution, table, write, prepare)
+        if len(table.parts) >= MAX_SMALL_PARTS:
+            self._merging.start(execution, table.name)
         log.info("rows_inserted", table=table.name, overwrite=insertion.overwrite)
         return answer
 

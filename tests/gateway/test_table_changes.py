@@ -21,6 +21,7 @@ from gateway.tables.changes import (
     take_over,
     undo,
 )
+from gateway.tables.part_merging import choose_parts
 from gateway.tables.table_errors import ChangeTakenError, StatementStartedError
 from tests.records import a_record
 from workspace.identifiers import ReplicaId, TableUuid
@@ -30,6 +31,7 @@ from workspace.records import (
     PendingDrop,
     PendingWrite,
     Refusal,
+    Replacement,
     SuspectedRequest,
     TableState,
     TemporaryTable,
@@ -194,14 +196,6 @@ def test_reaper_removes_begun_writes_and_keeps_published_ones():
     assert directory(0) in table.directories
 
 
-def test_table_takes_at_most_1000_insertions():
-    full = replace(TABLE, parts=tuple(directory(n) for n in range(1000)))
-    with pytest.raises(GatewayError, match="INSERT OVERWRITE") as raised:
-        begin_write(a_record(tables=(full,)), full, write(1001, WriteKind.INSERTION))
-    assert raised.value.condition == "LODGE_LIMIT_REACHED"
-    begin_write(a_record(tables=(full,)), full, write(1001, WriteKind.OVERWRITING))
-
-
 def test_undo_of_later_overwrite_does_not_restore_undone_write():
     first, second = write(1, WriteKind.OVERWRITING), write(2, WriteKind.OVERWRITING)
     record = begin_write(begin_write(a_record(tables=(TABLE,)), TABLE, first), TABLE, second)
@@ -308,3 +302,40 @@ def test_part_without_visible_rows_is_removed_when_it_is_replaced_for_good():
     assert [part for part, _ in back.visible_parts] == [directory(0), directory(1)]
     (done,) = complete(record, TABLE, second).tables
     assert (done.parts, [each.part for each in done.replacements]) == ((directory(0), directory(2)), [directory(2)])
+
+
+MANY = replace(TABLE, parts=tuple(directory(n) for n in range(10, 14)), rows=4, size_bytes=40)
+
+
+def merging(parts):
+    return replace(write(1, WriteKind.MERGING), replaced=parts, replaced_bytes=20)
+
+
+def test_merged_parts_are_replaced_in_their_place():
+    own = merging(MANY.parts[1:3])
+    begun = begin_write(a_record(tables=(MANY,)), MANY, own)
+    record = publish(begun, MANY, own, Written(2, 15))
+    (table,) = record.tables
+    assert (table.parts, table.rows, table.size_bytes) == ((directory(10), directory(1), directory(13)), 4, 35)
+    (back,) = undo(record, MANY, own).tables
+    assert (back.parts, back.rows, back.size_bytes) == (MANY.parts, 4, 40)
+    assert complete(record, MANY, own).tables[0].directories == set(table.parts)
+
+
+def test_merging_does_not_disturb_a_statement_that_rewrites_rows():
+    own = merging(MANY.parts[1:3])
+    other = replace(write(2, WriteKind.REWRITING), replaced=MANY.parts, replaced_rows=4)
+    record = begin_write(begin_write(a_record(tables=(MANY,)), MANY, own), MANY, other)
+    with pytest.raises(GatewayError, match="LODGE_TABLE_CHANGED"):
+        publish(record, MANY, own, Written(2, 15))
+    record = publish(undo(record, MANY, own), MANY, other, Written(3, 30))
+    assert (record.tables[0].parts, record.tables[0].rows) == ((directory(2),), 3)
+
+
+def test_longest_sequence_of_small_parts_is_merged():
+    many = replace(TABLE, parts=tuple(directory(n) for n in range(200)))
+    sizes = dict.fromkeys(many.parts, 1000) | {directory(20): 2**30}
+    assert choose_parts(many, sizes) == many.parts[21:]
+    assert choose_parts(many, dict.fromkeys(many.parts, 2**30)) == ()
+    replaced = replace(many, replacements=(Replacement(directory(110), ("a=1",)),))
+    assert choose_parts(replaced, sizes) == many.parts[111:]

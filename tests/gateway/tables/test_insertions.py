@@ -1,6 +1,7 @@
 """Insertions, which follow Spark's rules: [temporary-tables] has none."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.errors import PySparkException
@@ -117,6 +118,20 @@ def test_rows_of_many_insertions_are_read(client):
     ]
     client.run("insert overwrite u select * from u")
     assert client.rows("select count(*), sum(a) from u") == [(7, 24)]
+
+
+@pytest.mark.slow
+def test_parts_of_many_insertions_are_merged(table, wait_until):
+    def insert(start):
+        for number in range(start, 70, 4):
+            table.spark.sql(f"insert into t values ({number}, 'x')").collect()
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(insert, range(4)))
+    wait_until(lambda: len(table.record().tables[0].parts) < 30, "the parts are merged")
+    assert table.rows("select count(*), count(distinct a), sum(a) from t") == [(70, 70, 2415)]
+    table.run("insert into t values (70, 'y')")
+    assert [each.rows for each in table.record().tables] == [71]
 
 
 def test_concurrent_insertions_all_succeed(table):

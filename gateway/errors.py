@@ -57,6 +57,7 @@ def _condition(sql_state: str, *parameters: str) -> SparkCondition:
 
 SPARK_CONDITIONS: Mapping[str, SparkCondition] = MappingProxyType(
     {
+        "COLUMN_ALREADY_EXISTS": _condition("42711", "columnName"),
         "COLUMN_NOT_FOUND": _condition("42703", "colName", "caseSensitiveConfig"),
         "CAST_OVERFLOW_IN_TABLE_INSERT": _condition("22003", "sourceType", "targetType", "columnName"),
         "CONNECT_INVALID_PLAN.CANNOT_PARSE": _condition("56K00", "errorMsg"),
@@ -73,6 +74,7 @@ SPARK_CONDITIONS: Mapping[str, SparkCondition] = MappingProxyType(
         "INVALID_HANDLE.FORMAT": _condition("HY000", "handle"),
         "INVALID_HANDLE.OPERATION_ALREADY_EXISTS": _condition("HY000", "handle"),
         SESSION_CLOSED: _condition("08003", "handle"),
+        "INVALID_PARTITION_OPERATION.PARTITION_SCHEMA_IS_EMPTY": _condition("42601", "name"),
         "INVALID_PARTITION_SPEC": _condition("42601", "details"),
         "MERGE_CARDINALITY_VIOLATION": _condition("23K01"),
         "OPERATION_CANCELED": _condition("HY008"),

@@ -14,8 +14,9 @@ Guarantees:
    read this form.
 4. ``suspects`` and ``relations`` are stored only if there are any. A release that does not know one of them reads the
    rest, and drops it when it writes the record.
-5. A record in which single partitions are replaced, rows are rewritten or parts are merged has the format 3. Releases
-   that do not know such writes refuse it. All other records have the format 2, which these releases know.
+5. A record in which single partitions are replaced, rows are rewritten, parts are merged, or a table has altered
+   columns or properties has the format 3. Releases that do not know them refuse it. All other records have the format
+   2, which these releases know.
 """
 
 import json
@@ -31,9 +32,9 @@ from workspace.identifiers import check_uuid
 from workspace.records import SessionRecord, WriteKind
 
 _COMMON: Literal[2] = 2
-_WITH_PARTITIONS: Literal[3] = 3
+_EXTENDED: Literal[3] = 3
 _DROP = "Drop"
-_NEW_KINDS = frozenset({WriteKind.PARTITION_OVERWRITING, WriteKind.REWRITING, WriteKind.MERGING})
+_NEW_KINDS = frozenset({WriteKind.PARTITION_OVERWRITING, WriteKind.REWRITING, WriteKind.MERGING, WriteKind.ALTERATION})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +72,12 @@ def to_document(record: SessionRecord) -> Mapping[str, Any]:
     """
     document: dict[str, Any] = _DOCUMENT.dump_python(_Document(_format_of(record), record), mode="json", warnings=False)
     document["record"]["holders"].sort()
-    for name in ("suspects", "relations"):
-        if not document["record"][name]:
-            del document["record"][name]
+    _remove_empty(document["record"], "suspects", "relations")
     of_tables = (write for table in document["record"]["tables"] for write in table["writes"])
     for write in (*document["record"]["writes"], *of_tables):
-        if not write["partitions"]:
-            del write["partitions"]
+        _remove_empty(write, "partitions", "former_schema")
     for table in document["record"]["tables"]:
-        if not table["replacements"]:
-            del table["replacements"]
+        _remove_empty(table, "replacements", "schema", "properties")
         drop = table.pop("drop")
         if drop is not None:
             table["writes"].append(_stored_drop(table["uuid"], drop))
@@ -98,10 +95,16 @@ def from_document(document: Mapping[str, Any]) -> SessionRecord:
     return _check(_DOCUMENT.validate_python(_with_separate_drops(document)))
 
 
+def _remove_empty(part: dict[str, Any], *names: str) -> None:
+    for name in names:
+        if not part[name]:
+            del part[name]
+
+
 def _format_of(record: SessionRecord) -> Literal[2, 3]:
     kinds = {write.kind for table in record.tables for write in table.writes}
-    has_partitions = any(table.replacements for table in record.tables) or kinds & _NEW_KINDS
-    return _WITH_PARTITIONS if has_partitions else _COMMON
+    is_new = any(table.replacements or table.schema or table.properties for table in record.tables)
+    return _EXTENDED if is_new or kinds & _NEW_KINDS else _COMMON
 
 
 def _check(document: _Document) -> SessionRecord:

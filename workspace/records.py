@@ -52,6 +52,7 @@ class WriteKind(enum.StrEnum):
         PARTITION_OVERWRITING: The rows replace those of some partitions when they are published.
         REWRITING: The rows replace those that the table had when the write began, or those of some of its partitions.
         MERGING: The rows are those of several parts that follow each other, in a single part. No statement of a client.
+        ALTERATION: There are no rows. The table gets other columns.
     """
 
     CREATION = "Creation"
@@ -60,6 +61,7 @@ class WriteKind(enum.StrEnum):
     PARTITION_OVERWRITING = "PartitionOverwriting"
     REWRITING = "Rewriting"
     MERGING = "Merging"
+    ALTERATION = "Alteration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class PendingWrite:
         replaced_bytes: The size of the files that the write replaces.
         partitions: The partitions whose rows the write replaces, see :class:`Replacement`. Empty for a write that
             overwrites the partitions of its own rows, until it is published, and for other writes.
+        former_schema: The schema of the table before a write that alters its columns, as Spark's JSON.
     """
 
     directory: TableUuid
@@ -113,6 +116,7 @@ class PendingWrite:
     replaced_rows: int = 0
     replaced_bytes: int = 0
     partitions: tuple[str, ...] = ()
+    former_schema: str = ""
 
     @property
     def replaces_all(self) -> bool:
@@ -167,6 +171,8 @@ class TemporaryTable:
         writes: The running statements that write to the table.
         drop: The running statement that drops the table, or None.
         replacements: The partitions of which rows in earlier parts are no longer visible.
+        schema: The schema of the table as Spark's JSON, if its columns have been altered. Otherwise empty.
+        properties: The keys and values of the table's properties. A comment has the key ``comment``.
     """
 
     name: str
@@ -182,6 +188,8 @@ class TemporaryTable:
     writes: tuple[PendingWrite, ...] = ()
     drop: PendingDrop | None = None
     replacements: tuple[Replacement, ...] = ()
+    schema: str = ""
+    properties: tuple[tuple[str, str], ...] = ()
 
     @property
     def visible_parts(self) -> tuple[tuple[TableUuid, tuple[str, ...]], ...]:

@@ -24,9 +24,8 @@ from gateway.sql.table_options import TableOptionsError, parse_property_list
 
 DEFINABLE_FORMATS = frozenset({"parquet", "json", "csv", "orc"})
 _PATH_OPTIONS = frozenset({"path", "location"})
+_CLAUSES = frozenset({"USING", "OPTIONS", "COMMENT", "TBLPROPERTIES"})
 _ALTERNATIVES = {
-    "COMMENT": "Remove it",
-    "TBLPROPERTIES": "Remove it. Set the options of the format in OPTIONS",
     "LOCATION": "Remove it. Lodge chooses where a temporary table is stored",
     "CLUSTER": "Use PARTITION BY",
     "CLUSTERED": "Use PARTITION BY",
@@ -53,6 +52,7 @@ class _Body:
     storage_format: str | None = None
     partition_columns: tuple[str, ...] = ()
     options: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
     query_span: Span | None = None
     definition_span: Span | None = None
     like: TableName | None = None
@@ -210,6 +210,15 @@ def _parse_clauses(cursor: Cursor, body: _Body) -> None:
         elif clause == "PARTITION BY":
             cursor.position += 2
             body.partition_columns = cursor.expect_columns()
+        elif clause == "COMMENT":
+            cursor.take("COMMENT")
+            comment = cursor.take_strings()
+            if comment is None:
+                raise cursor.syntax_error("a comment between quotes")
+            body.properties["comment"] = comment
+        elif clause == "TBLPROPERTIES":
+            cursor.take("TBLPROPERTIES")
+            body.properties |= _parse_options(cursor)
         else:
             cursor.take("OPTIONS")
             body.options = _parse_options(cursor)
@@ -220,7 +229,7 @@ def _find_clause(cursor: Cursor) -> str:
     word = cursor.keyword()
     if word in ("PARTITION", "PARTITIONED") and cursor.keyword(1) == "BY":
         return "PARTITION BY"
-    return word if word in ("USING", "OPTIONS") or word in _ALTERNATIVES else ""
+    return word if word in _CLAUSES or word in _ALTERNATIVES else ""
 
 
 def _parse_format(cursor: Cursor) -> str:

@@ -62,8 +62,31 @@ def parse_alter(cursor: Cursor) -> statements.AlterRelation | None:
     if name is None:
         return None
     action = _parse_action(cursor)
+    span = (name.end, cursor.end)
     renamed_to = cursor.take_name() if cursor.take("RENAME", "TO") else None
-    return statements.AlterRelation(kind=statements.RelationKind(kind), name=name, action=action, renamed_to=renamed_to)
+    return statements.AlterRelation(
+        kind=statements.RelationKind(kind), name=name, action=action, renamed_to=renamed_to, action_span=span
+    )
+
+
+def parse_comment(cursor: Cursor) -> statements.CommentOnTable | None:
+    """Parse a text that begins with ``COMMENT``. Return None if it is not the comment of a table."""
+    name = cursor.take_name() if cursor.take("COMMENT", "ON", "TABLE") else None
+    if name is None or not cursor.take("IS"):
+        return None
+    comment = None if cursor.take("NULL") else cursor.take_strings()
+    is_complete = cursor.current is None and (comment is not None or cursor.keyword(-1) == "NULL")
+    return statements.CommentOnTable(name=name, comment=comment) if is_complete else None
+
+
+def parse_analyze(cursor: Cursor) -> statements.AnalyzeTable | None:
+    """Parse a text that begins with ``ANALYZE``. Return None if it does not compute statistics of a table."""
+    name = cursor.take_name() if cursor.take("ANALYZE", "TABLE") else None
+    if name is None:
+        return None
+    if cursor.take("PARTITION"):
+        cursor.take_brackets()
+    return statements.AnalyzeTable(name=name) if cursor.take("COMPUTE", "STATISTICS") else None
 
 
 def _parse_action(cursor: Cursor) -> str:

@@ -3,11 +3,13 @@
 Source: [temporary-tables §5.1], [spark-sql-grammar showTables], [spark-sql-grammar showCreateTable].
 """
 
+from gateway.sql import statements
 from gateway.sql.cursor import Cursor
 from gateway.sql.statements import CloseSession, ShowCreateTable, ShowSessions, ShowTables, ShowTemporaryTables
+from gateway.sql.table_alteration import take_property_key
 
 
-def parse_show(cursor: Cursor) -> ShowTemporaryTables | ShowTables | ShowCreateTable | ShowSessions | None:
+def parse_show(cursor: Cursor) -> statements.Statement | None:
     """Parse a text that begins with ``SHOW``.
 
     Returns:
@@ -21,6 +23,11 @@ def parse_show(cursor: Cursor) -> ShowTemporaryTables | ShowTables | ShowCreateT
         return _parse_create_table(cursor)
     if cursor.take("TEMPORARY", "TABLES") or cursor.take("TEMP", "TABLES"):
         return _parse_temporary_tables(cursor)
+    if cursor.take("TBLPROPERTIES"):
+        return _parse_properties(cursor)
+    if cursor.take("PARTITIONS"):
+        name = cursor.take_name()
+        return statements.ShowPartitions(name=name) if name is not None and cursor.current is None else None
     if cursor.take("SESSIONS"):
         return ShowSessions() if cursor.current is None else None
     return _parse_tables(cursor) if cursor.take("TABLES") else None
@@ -48,6 +55,17 @@ def _parse_create_table(cursor: Cursor) -> ShowCreateTable | None:
     name = cursor.take_name()
     as_serde = cursor.take("AS", "SERDE")
     return None if name is None or cursor.current is not None else ShowCreateTable(name=name, as_serde=as_serde)
+
+
+def _parse_properties(cursor: Cursor) -> statements.ShowTableProperties | None:
+    name = cursor.take_name()
+    key = None
+    if cursor.take_symbol("("):
+        key = take_property_key(cursor)
+        if key is None or not cursor.take_symbol(")"):
+            return None
+    is_complete = name is not None and cursor.current is None
+    return statements.ShowTableProperties(name=name, key=key) if name is not None and is_complete else None
 
 
 def _parse_temporary_tables(cursor: Cursor) -> ShowTemporaryTables:

@@ -29,7 +29,14 @@ from collections.abc import Callable
 from gateway.sql.create_table import parse_create_table, parse_create_temporary_table
 from gateway.sql.create_view import parse_cache_table, parse_create_view
 from gateway.sql.cursor import Cursor
-from gateway.sql.drop_and_alter import parse_alter, parse_drop, parse_merge_or_update, parse_truncate
+from gateway.sql.drop_and_alter import (
+    parse_alter,
+    parse_analyze,
+    parse_comment,
+    parse_drop,
+    parse_merge_or_update,
+    parse_truncate,
+)
 from gateway.sql.insert import parse_insert, parse_insert_after_from, parse_insert_after_with
 from gateway.sql.lexer import DEFAULT_DIALECT, LONGEST_KEYWORD, Dialect, SqlText, skip_blank
 from gateway.sql.piecewise_search import is_found
@@ -163,8 +170,10 @@ _PARSERS_OF_INSERT: dict[str, Callable[[Cursor], Statement | None]] = {
 }
 _PARSERS: dict[str, Callable[[Cursor], Statement | None]] = {
     "ALTER": parse_alter,
+    "ANALYZE": parse_analyze,
     "CACHE": parse_cache_table,
     "CLOSE": parse_close,
+    "COMMENT": parse_comment,
     "CREATE": _parse_create,
     "DELETE": parse_merge_or_update,
     "DROP": parse_drop,

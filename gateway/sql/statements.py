@@ -68,6 +68,7 @@ class _CreateStatement:
         storage_format: The format after ``USING``, as written in the statement. None without ``USING``.
         partition_columns: The columns after ``PARTITION BY``.
         options: The options, as written in the statement.
+        properties: The properties of the table. A comment has the key ``comment``.
         query_span: The span of the query, starting right after ``AS``. None without a query.
         definition_span: The span of the column definitions with types, without brackets. None without column
             definitions.
@@ -80,6 +81,7 @@ class _CreateStatement:
     storage_format: str | None = None
     partition_columns: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
     query_span: Span | None = None
     definition_span: Span | None = None
     like: TableName | None = None
@@ -242,12 +244,54 @@ class AlterRelation:
         action: The first one or two words of the action in upper case, for example ``RENAME TO``. Empty without an
             action.
         renamed_to: The new name after ``RENAME TO``. None without ``RENAME TO``.
+        action_span: The span of the action.
     """
 
     kind: RelationKind
     name: TableName
     action: str
     renamed_to: TableName | None
+    action_span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommentOnTable:
+    """``COMMENT ON TABLE name IS 'comment'|NULL``.
+
+    Attributes:
+        name: The name of the table.
+        comment: The comment. None to remove it.
+    """
+
+    name: TableName
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowTableProperties:
+    """``SHOW TBLPROPERTIES name [(key)]``.
+
+    Attributes:
+        name: The name of the table.
+        key: The key. None for all.
+    """
+
+    name: TableName
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowPartitions:
+    """``SHOW PARTITIONS name``."""
+
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyzeTable:
+    """``ANALYZE TABLE name … COMPUTE STATISTICS …``."""
+
+    name: TableName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,6 +386,10 @@ Statement = (
     | ShowSessions
     | CloseSession
     | AlterRelation
+    | CommentOnTable
+    | ShowTableProperties
+    | ShowPartitions
+    | AnalyzeTable
     | CreateView
     | Explain
     | ExplainSparkStatement

@@ -3,7 +3,7 @@
 Source: Spark's ``SHOW TABLES``: its columns, and its patterns (:mod:`gateway.sql.name_patterns`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -70,6 +70,20 @@ def list_workspace_tables(
     )
 
 
+def list_properties(table: str, properties: Mapping[str, str], key: str | None) -> pa.Table:
+    """Return properties in the form of ``SHOW TBLPROPERTIES``.
+
+    Args:
+        table: The name of the table.
+        properties: The properties.
+        key: The key to show. None for all.
+    """
+    shown = dict(sorted(properties.items()))
+    if key is not None:
+        shown = {key: properties.get(key, f"Table {table} does not have property: {key}")}
+    return pa.table({"key": pa.array(list(shown), pa.string()), "value": pa.array(list(shown.values()), pa.string())})
+
+
 def build_create_statement(table: TemporaryTable, schema: StructType, workspace: str) -> str:
     """Return a statement that creates an empty table with the same columns.
 
@@ -88,6 +102,11 @@ def build_create_statement(table: TemporaryTable, schema: StructType, workspace:
     if table.options:
         options = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in table.options)
         lines.append(f"OPTIONS ({options})")
+    properties = {key: value for key, value in table.properties if key != "comment"}
+    lines += [f"COMMENT {_text(value)}" for key, value in table.properties if key == "comment"]
+    if properties:
+        listed = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in properties.items())
+        lines.append(f"TBLPROPERTIES ({listed})")
     return "\n".join(lines) + "\n"
 
 

@@ -120,6 +120,20 @@ class StorageFormat:
             )
 
 
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Check the properties of a table, which the session record contains.
+
+    Raises:
+        GatewayError: If there are too many, or they are too long.
+    """
+    characters = sum(len(key) + len(value) for key, value in properties.items())
+    if len(properties) > _MAX_OPTIONS or characters > _MAX_CHARACTERS_OF_ALL:
+        raise _refused(
+            f"The table has {len(properties):,} properties with {characters:,} characters. The maximum is "
+            f"{_MAX_OPTIONS:,} properties with {_MAX_CHARACTERS_OF_ALL:,} characters. Use fewer or shorter ones."
+        )
+
+
 def _refused(text: str) -> GatewayError:
     return GatewayError("LODGE_TABLE_OPTIONS", "42000", text)
 

@@ -157,11 +157,17 @@ def publish(record: SessionRecord, table: TemporaryTable, write: PendingWrite, w
     replacements = current.replacements
     if written.partitions:
         replacements = (*replacements, Replacement(write.directory, written.partitions))
+    schema = current.schema
+    if write.kind is WriteKind.ALTERATION:
+        if schema not in {"", write.former_schema}:
+            raise _changed(current)
+        schema = write.schema
     added_rows, added_bytes = _added(published)
     return put_table(
         record,
         replace(
             current,
+            schema=schema,
             state=TableState.READY,
             parts=(*before, write.directory, *after),
             rows=current.rows + added_rows,
@@ -195,13 +201,17 @@ def _parts_around(
     if write.kind is WriteKind.MERGING:  # it must not make a statement of a client fail
         is_changed = any(each.kind is WriteKind.REWRITING for each in table.writes)
     if table.parts[start:end] != write.replaced or is_changed:
-        raise GatewayError(
-            "LODGE_TABLE_CHANGED",
-            "40001",
-            f"Another statement replaced rows of temporary table [{table.name}] while this statement changed them. "
-            "Nothing was changed. Run the statement again.",
-        )
+        raise _changed(table)
     return table.parts[:start], after
+
+
+def _changed(table: TemporaryTable) -> GatewayError:
+    return GatewayError(
+        "LODGE_TABLE_CHANGED",
+        "40001",
+        f"Another statement replaced rows or columns of temporary table [{table.name}] while this statement changed "
+        "them. Nothing was changed. Run the statement again.",
+    )
 
 
 def begin_once(
@@ -341,6 +351,7 @@ def undo(record: SessionRecord, table: TemporaryTable, change: PendingChange) ->
         rows=current.rows - added_rows,
         size_bytes=current.size_bytes - added_bytes,
         writes=writes,
+        schema=own.former_schema or current.schema,
     )
     return put_table(record, _without_hidden(restored))
 
@@ -475,7 +486,7 @@ def _restore_parts(parts: Sequence[TableUuid], undone: PendingWrite) -> tuple[Ta
 
 def _added(write: PendingWrite) -> tuple[int, int]:
     """Return how many rows and bytes a published write added to its table."""
-    if write.kind in {WriteKind.CREATION, WriteKind.INSERTION}:
+    if write.kind in {WriteKind.CREATION, WriteKind.INSERTION, WriteKind.ALTERATION}:
         return write.rows, write.size_bytes
     return write.rows - write.replaced_rows, write.size_bytes - write.replaced_bytes
 

@@ -17,6 +17,7 @@ from gateway.stored_tables.column_metadata import without_limits_and_default
 from gateway.stored_tables.storage_formats import (
     StorageFormat,
     check_columns,
+    check_properties,
     find_storage_format,
     unsupported_partitions,
 )
@@ -36,6 +37,7 @@ class NewTable:
         columns: The column names. If None, the table has the column names of the query.
         partition_columns: The columns by which the table is partitioned.
         options: The options of the storage format that the statement sets.
+        properties: The properties of the table.
         if_not_exists: Whether the statement has an IF NOT EXISTS clause.
         has_defaults: Whether the statement defines default values.
     """
@@ -46,6 +48,7 @@ class NewTable:
     columns: Sequence[str] | None = None
     partition_columns: Sequence[str] = ()
     options: tuple[tuple[str, str], ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
     if_not_exists: bool = False
     has_defaults: bool = False
 
@@ -71,6 +74,7 @@ class NewTable:
         """
         storage = find_storage_format(statement.storage_format or settings.store_format, name)
         storage.check_options(statement.options)
+        check_properties(statement.properties)
         return cls(
             name=name,
             query=query,
@@ -78,6 +82,7 @@ class NewTable:
             columns=statement.columns,
             partition_columns=statement.partition_columns,
             options=tuple(statement.options.items()),
+            properties=tuple(statement.properties.items()),
             if_not_exists=statement.if_not_exists,
         )
 

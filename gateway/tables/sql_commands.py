@@ -22,8 +22,9 @@ from gateway.sql import statements
 from gateway.sql.column_definitions import parse_column_definitions
 from gateway.sql.lexer import VARIABLE_START
 from gateway.sql.name_syntax import quote_name
+from gateway.sql.table_alteration import AddColumns, ChangeColumn, SetProperties, UnsetProperties, parse_alteration
 from gateway.stored_tables.column_metadata import CURRENT_DEFAULT, has_limits_or_default, stored_schema
-from gateway.stored_tables.listings import list_temporary_tables, list_workspace_tables
+from gateway.stored_tables.listings import list_properties, list_temporary_tables, list_workspace_tables
 from gateway.stored_tables.table_plans import build_empty_relation, build_named_table, encode_schema
 from gateway.tables import answers, table_errors
 from gateway.tables.insertions import Insertion
@@ -33,6 +34,7 @@ from gateway.tables.row_changes import RowChanges
 from gateway.tables.session_administration import SessionAdministration
 from gateway.tables.sql_statement import SqlStatement
 from gateway.tables.statement_context import StatementContext
+from gateway.tables.table_alterations import TableAlterations
 from gateway.tables.temporary_tables import TemporaryTables
 from gateway.tables.views import refuse_lasting_view
 from workspace.records import TableState, TemporaryTable
@@ -48,6 +50,7 @@ class SqlCommands:
     Args:
         tables: The temporary tables.
         rows: Changes rows of temporary tables.
+        alterations: Alters temporary tables.
         permanent: The permanent tables in workspaces.
         administration: Lists and closes sessions.
     """
@@ -56,11 +59,13 @@ class SqlCommands:
         self,
         tables: TemporaryTables,
         rows: RowChanges,
+        alterations: TableAlterations,
         permanent: PermanentTables,
         administration: SessionAdministration,
     ) -> None:
         self._tables = tables
         self._rows = rows
+        self._alterations = alterations
         self._permanent = permanent
         self._administration = administration
 
@@ -112,7 +117,7 @@ class SqlCommands:
             if statement.if_not_exists:
                 return answers.give(answers.not_created(error.text))
             raise error
-        if statement.query_span is None or statement.has_other_clauses:
+        if statement.query_span is None or statement.has_other_clauses or statement.properties:
             raise table_errors.unsupported_creation(workspace.name)
         new = NewTable.of_statement(target.name, await sql.query(statement), statement, context.settings)
         return partial(self._permanent.create, context.execution, workspace, new)
@@ -211,9 +216,57 @@ class SqlCommands:
     @work.register
     async def _alter(self, statement: statements.AlterRelation, sql: SqlStatement) -> Runner | None:
         operation = f"ALTER {statement.kind.value} {statement.action}".strip()
+        target = sql.target(statement.name, operation)
+        table = sql.context.table(target)
+        if table is None:
+            _require_sparks(sql.context, target, operation)
+            return None
+        dialect = sql.context.settings.dialect
+        action = sql.text[slice(*statement.action_span)]
+        alteration = None
+        if statement.kind is statements.RelationKind.TABLE:
+            alteration = await sql.run(parse_alteration, action, dialect)
+        execution = sql.context.execution
+        match alteration:
+            case AddColumns():
+                definitions = await sql.run(parse_column_definitions, action[slice(*alteration.span)], dialect)
+                return partial(self._alterations.add_columns, execution, table.name, definitions)
+            case ChangeColumn():
+                return partial(self._alterations.change_column, execution, table.name, alteration)
+            case SetProperties():
+                return partial(self._alterations.set_properties, execution, table.name, alteration.values)
+            case UnsetProperties():
+                return partial(self._alterations.set_properties, execution, table.name, {}, alteration.keys)
         way_out = "Create a new table from it with CREATE TEMPORARY TABLE ... AS SELECT."
-        _refuse_change(sql, statement.name, operation, way_out)
-        return None
+        raise table_errors.not_supported(table.name, operation, way_out)
+
+    @work.register
+    async def _comment(self, statement: statements.CommentOnTable, sql: SqlStatement) -> Runner | None:
+        table = sql.context.table(sql.target(statement.name, "COMMENT ON TABLE"))
+        if table is None:
+            return None
+        values = {} if statement.comment is None else {"comment": statement.comment}
+        removed = ("comment",) if statement.comment is None else ()
+        return partial(self._alterations.set_properties, sql.context.execution, table.name, values, removed)
+
+    @work.register
+    async def _show_properties(self, statement: statements.ShowTableProperties, sql: SqlStatement) -> Runner | None:
+        table = sql.context.table(sql.target(statement.name, "SHOW TBLPROPERTIES"))
+        if table is None:
+            return None
+        properties = {key: value for key, value in table.properties if key != "comment"}
+        return answers.give(build_sql_response(list_properties(table.name, properties, statement.key)))
+
+    @work.register
+    async def _show_partitions(self, statement: statements.ShowPartitions, sql: SqlStatement) -> Runner | None:
+        table = sql.context.table(sql.target(statement.name, "SHOW PARTITIONS"))
+        return None if table is None else partial(self._tables.show_partitions, sql.context.execution, table)
+
+    @work.register
+    async def _analyze(self, statement: statements.AnalyzeTable, sql: SqlStatement) -> Runner | None:
+        """Do nothing, because Spark takes the statistics of a temporary table from its files."""
+        table = sql.context.table(sql.target(statement.name, "ANALYZE TABLE"))
+        return None if table is None else answers.give(build_row_response({}))
 
     @work.register
     async def _create_view(self, statement: statements.CreateView, sql: SqlStatement) -> Runner | None:
@@ -366,15 +419,6 @@ def _require_writable(workspace: Workspace) -> Workspace:
     if not workspace.is_writable:
         raise table_errors.immutable_schema(workspace.name)
     return workspace
-
-
-def _refuse_change(sql: SqlStatement, name: statements.TableName, operation: str, way_out: str) -> None:
-    """Raise an error if an operation would change a temporary table or a workspace."""
-    target = sql.target(name, operation)
-    table = sql.context.table(target)
-    if table is not None:
-        raise table_errors.not_supported(table.name, operation, way_out)
-    _require_sparks(sql.context, target, operation)
 
 
 def _require_sparks(context: StatementContext, target: Target, operation: str) -> None:

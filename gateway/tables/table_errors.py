@@ -116,6 +116,16 @@ def unreadable_name(operation: str) -> GatewayError:
     )
 
 
+def not_partitioned(table: str) -> GatewayError:
+    """Return the error for the partitions of a table that has none."""
+    name = quote_name(table)
+    return SparkError(
+        "INVALID_PARTITION_OPERATION.PARTITION_SCHEMA_IS_EMPTY",
+        f"The partition command is invalid. Table {name} is not partitioned.",
+        name=name,
+    )
+
+
 def merge_subquery(name: str, condition: str) -> GatewayError:
     """Return the error for a condition of ``MERGE`` with a subquery, which Spark does not allow."""
     text = f'"{condition}"'

@@ -21,6 +21,7 @@ from gateway.tables.records import TableRecords
 from gateway.tables.row_changes import RowChanges
 from gateway.tables.session_administration import SessionAdministration
 from gateway.tables.sql_commands import SqlCommands
+from gateway.tables.table_alterations import TableAlterations
 from gateway.tables.temporary_tables import TemporaryTables
 from workspace.identifiers import ReplicaId
 
@@ -101,7 +102,8 @@ class TableServices:
         )
         self._administration = SessionAdministration(storage, sessions, operations, authorization, audit)
         rows = RowChanges(storage, self._executor, parts)
-        self.sql = SqlCommands(self.tables, rows, permanent, self._administration)
+        alterations = TableAlterations(storage, parts)
+        self.sql = SqlCommands(self.tables, rows, alterations, permanent, self._administration)
         self.commands = DataFrameCommands(self.tables)
 
     async def stop(self) -> None:

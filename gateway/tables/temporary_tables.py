@@ -20,6 +20,7 @@ import os
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import structlog
 from pyspark.sql.connect.proto import base_pb2
 
@@ -27,10 +28,11 @@ from gateway.blocking_work.current_workspaces import CurrentWorkspaces
 from gateway.blocking_work.file_systems import file_systems
 from gateway.blocking_work.storage import Storage
 from gateway.errors import BackendError, GatewayError, table_not_found
-from gateway.operations.responses import Response
+from gateway.operations.responses import Response, build_sql_response
 from gateway.sql.name_syntax import qualify_with_session
 from gateway.stored_tables.insert_plans import InsertedRows, no_rows
 from gateway.stored_tables.listings import build_create_statement
+from gateway.stored_tables.partitions import overlap, partitions_of_files
 from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, encode_schema
 from gateway.tables.answers import not_created
 from gateway.tables.changes import begin_drop
@@ -42,7 +44,7 @@ from gateway.tables.part_writer import PartWriter
 from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
-from gateway.tables.table_errors import AlreadyExistsError, ChangeTakenError
+from gateway.tables.table_errors import AlreadyExistsError, ChangeTakenError, not_partitioned
 from gateway.tables.views import views_in
 from workspace.identifiers import ReplicaId
 from workspace.leases import STOPPED
@@ -112,6 +114,7 @@ class TemporaryTables:
             partition_columns=tuple(new.partition_columns),
             options=new.options,
             writes=(write,),
+            properties=new.properties,
         )
         log.info(
             "temporary_table_creation_started",
@@ -234,6 +237,24 @@ class TemporaryTables:
         """
         schema = await execution.backend.analyze_schema(build_session_table(table.name))
         return build_create_statement(table, schema, self._workspaces.now.temporary.name)
+
+    async def show_partitions(self, execution: Execution, table: TemporaryTable) -> Response:
+        """Return the partitions of a table, in the form of ``SHOW PARTITIONS``.
+
+        Raises:
+            GatewayError: If the table has no partition columns, or the backend fails.
+        """
+        if not table.partition_columns:
+            raise not_partitioned(table.name)
+        schema = await execution.backend.analyze_schema(build_session_table(table.name))
+        rows = await self._executor.views.contents(execution, table, schema)
+        files = await execution.backend.list_input_files(rows)
+        depth = len(table.partition_columns)
+        found = set[str]()
+        for part, hidden in table.visible_parts:
+            partitions = partitions_of_files((file for file in files if f"/{part}/" in file), part, depth)
+            found.update(path for path in partitions if not any(overlap(path, each) for each in hidden))
+        return build_sql_response(pa.table({"partition": pa.array(sorted(found), pa.string())}))
 
     async def take_over(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> Response:
         """Complete a write of a lost replica.

@@ -124,8 +124,9 @@ class ViewSync:
         try:
             async with asyncio.timeout(_VIEW_SECONDS):
                 if current is not None and current.state is TableState.READY:
-                    if change.schema:
-                        schema = decode_schema(change.schema)
+                    text = current.schema or change.schema
+                    if text:
+                        schema = decode_schema(text)
                         await self.create(execution, replace(current, name=table.name), schema)
                 elif find_table(record, table.name) is current:
                     await let_arrive(execution.backend.drop_temp_view(table.name))
@@ -201,4 +202,4 @@ class ViewSync:
 
 def contents_of(table: TemporaryTable | None) -> object:
     """Return a value that changes exactly when the view of a table must be replaced."""
-    return None if table is None else (table.state, table.visible_parts)
+    return None if table is None else (table.state, table.visible_parts, table.schema)

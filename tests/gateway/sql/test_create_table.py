@@ -190,9 +190,9 @@ def test_temporary_table_of_another_source_is_for_spark(sql: str) -> None:
         ("create temp table a b as select 1", "'b'", 1, 20),
         ("create temp table t select 1", "expected AS", 1, 20),
         ("create temp table t\r\n  location 'x' as select 1", "LOCATION is not supported", 2, 2),
-        ("create temp table t comment 'x' as select 1", "COMMENT is not supported", 1, 20),
-        ("create temp table t (a int) comment 'x'", "COMMENT is not supported", 1, 28),
-        ("create temp table t tblproperties (a 'as') as select 1", "TBLPROPERTIES is not supported", 1, 20),
+        ("create temp table t comment x as select 1", "expected a comment between quotes", 1, 28),
+        ("create temp table t comment 'x' comment 'y' as select 1", "COMMENT occurs twice", 1, 32),
+        ("create temp table t tblproperties a as select 1", "expected '('", 1, 34),
         ("create temp table t cluster by (a) as select 1", "CLUSTER BY is not supported", 1, 20),
         ("create temp table t clustered by (a) into 2 buckets as select 1", "Use PARTITION BY", 1, 20),
         ("create temp table t row format delimited as select 1", "ROW FORMAT is not supported", 1, 20),
@@ -214,7 +214,7 @@ def test_temporary_table_of_another_source_is_for_spark(sql: str) -> None:
         ("create temp table t like s comment 'x'", "expected the end", 1, 27),
         ("create or replace temp table t as select 1", "Use DROP TABLE IF EXISTS first", 1, 7),
         ("create or replace temp table t (a int) using csv", "Use DROP TABLE IF EXISTS first", 1, 7),
-        ("explain create temp table t comment 'x' as select 1", "COMMENT is not supported", 1, 28),
+        ("explain create temp table t location 'x' as select 1", "LOCATION is not supported", 1, 28),
     ],
 )
 def test_malformed_clause_is_reported_with_its_position(sql: str, expected: str, line: int, column: int) -> None:
@@ -245,7 +245,7 @@ def test_explain_of_table_explains_the_query(mode: str) -> None:
         ("create or replace table a.t as select 1", "select 1", True),
         ("replace table a.t as select 1", "select 1", True),
         ("create external table a.t as select 1", "select 1", True),
-        ("create table a.t comment 'x' as select 1", None, True),
+        ("create table a.t location 'x' as select 1", None, True),
         ("create table a.t stored as orc as select 1", None, True),
         ("create table a.t partitioned by (bucket(4, x)) as select 1", None, True),
         ("create table a.t options (k 1 + 1) as select 1", None, True),
@@ -265,6 +265,11 @@ def test_permanent_table_with_namespace(sql: str, query: str | None, has_other_c
     assert statement.name.parts == ("a", "t")
     assert extract(sql, statement.query_span) == query
     assert statement.has_other_clauses == has_other_clauses
+
+
+def test_comment_and_properties() -> None:
+    statement = parse_temporary("create temp table t comment 'x' tblproperties (k 'v', l = 2) as select 1")
+    assert statement.properties == {"comment": "x", "k": "v", "l": "2"}
 
 
 def test_permanent_table_has_clauses() -> None:

@@ -137,9 +137,9 @@ def test_malformed_statement_is_a_parse_error_with_position(client):
         ("(a int) as select 1", "columns before AS cannot have types"),
         ("partition by () as select 1 a", "expected a name"),
         ("partition by a as select 1 a", "line 1, pos 38"),
-        ("comment 'c' as select 1 a", "COMMENT is not supported"),
+        ("comment c as select 1 a", "expected a comment between quotes"),
         ("location '/tmp/x' as select 1 a", "Lodge chooses where"),
-        ("tblproperties (a = 1) as select 1 a", "TBLPROPERTIES is not supported"),
+        ("tblproperties a as select 1 a", "expected '('"),
         ("using csv using csv as select 1 a", "USING occurs twice"),
         ("as insert into t values (1)", "expected a query"),
     ):

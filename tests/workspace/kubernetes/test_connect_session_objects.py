@@ -49,6 +49,7 @@ WRITES = st.lists(
         replaced_rows=COUNTS,
         replaced_bytes=COUNTS,
         partitions=PARTITIONS,
+        former_schema=TEXT,
     ),
     max_size=2,
 ).map(tuple)
@@ -67,6 +68,8 @@ TABLES = st.lists(
         options=st.lists(st.tuples(TEXT, TEXT), max_size=2).map(tuple),
         writes=WRITES,
         drop=st.none() | st.builds(PendingDrop, operation_id=TEXT, replica=REPLICAS, schema=TEXT),
+        schema=TEXT,
+        properties=st.lists(st.tuples(TEXT, TEXT), max_size=2).map(tuple),
         replacements=st.lists(st.builds(Replacement, part=TABLE_UUIDS, partitions=PARTITIONS), max_size=2).map(tuple),
     ),
     max_size=3,
@@ -186,8 +189,8 @@ def test_builder_sets_every_part_of_a_record() -> None:
     """A new part of a record must be added to the strategies above and to the definition."""
     tried = {
         SessionRecord: 12,
-        TemporaryTable: 13,
-        PendingWrite: 12,
+        TemporaryTable: 15,
+        PendingWrite: 13,
         Replacement: 2,
         PendingDrop: 3,
         Answer: 2,

@@ -80,7 +80,7 @@ def sessions(administrator: Connection) -> Sessions:
 @pytest.fixture
 def valid(instance: str) -> dict[str, Any]:
     """Return an object with every field, which the API server accepts."""
-    write = PendingWrite(TABLE, "operation", ReplicaId("a"), partitions=("a=1",))
+    write = PendingWrite(TABLE, "operation", ReplicaId("a"), partitions=("a=1",), former_schema="{}")
     table = TemporaryTable(
         name="t",
         uuid=TABLE,
@@ -89,6 +89,8 @@ def valid(instance: str) -> dict[str, Any]:
         parts=(TABLE,),
         writes=(write,),
         replacements=(Replacement(TABLE, ("a=1",)),),
+        schema="{}",
+        properties=(("a", "b"),),
     )
     suspect = SuspectedRequest("operation", "digest", 1, Refusal.REQUEST, "loss")
     record = a_record(
@@ -136,7 +138,13 @@ def test_definition_describes_and_requires_every_part_of_a_record() -> None:
     ]
     lists = [spec["properties"][name]["items"] for name in ("tables", "writes", "answers", "suspects")]
     for part in lists:
-        optional = part["properties"].keys() & {"replacements", "partitions"}
+        optional = (part["properties"].keys() - part["required"]) & {
+            "replacements",
+            "partitions",
+            "schema",
+            "properties",
+            "formerSchema",
+        }
         assert sorted([*part["required"], *optional]) == sorted(part["properties"])
     assert sorted([*spec["required"], "suspects", "relations"]) == sorted(spec["properties"])
 

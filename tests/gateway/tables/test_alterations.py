@@ -1,0 +1,90 @@
+"""Columns, comments, default values and properties that change."""
+
+import pytest
+
+from tests.gateway.tables.spark_pair import SparkPair
+
+STEPS = (
+    "insert into {t} values (1, 'x'), (2, 'y')",
+    "alter table {t} add columns (b int default 2 + 3 comment 'cb', c string)",
+    "alter table {t} add column d timestamp default timestamp'2020-01-01 00:00:00.5'",
+    "insert into {t} (a) values (3)",
+    "alter table {t} alter column a comment 'ca'",
+    "alter table {t} alter column c set default concat('d', 'd')",
+    "insert into {t} (a, b) values (4, default)",
+    "alter table {t} alter column c drop default",
+    "insert into {t} (a) values (5)",
+    "alter table {t} add column e char(3)",
+    "insert into {t} (a, e) values (6, 'q')",
+    "insert into {t} by name select a, e from {t} where a = 6",
+    "alter table {t} change column b comment 'other'",
+)
+
+
+@pytest.mark.parametrize("storage", ["parquet", "parquet partitioned by (p)", "orc", "json"])
+def test_columns_change_as_in_a_table_of_spark(client, storage):
+    pair = SparkPair(client)
+    with pair.tables(f"(a int, p string) using {storage}"):
+        for step in STEPS:
+            assert pair.run(step) is None
+            pair.compare(step)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "add column A int",
+        "add column x int default (select 1)",
+        "add column x int default 'abc'",
+        "change column nope comment 'x'",
+        "alter column a set default 'abc'",
+    ],
+)
+def test_refused_alteration_has_the_condition_of_spark(client, action):
+    pair = SparkPair(client)
+    with pair.tables("(a int, b string) using parquet"):
+        assert pair.run(f"alter table {{t}} {action}") is not None
+        pair.compare()
+
+
+def test_unsupported_alterations_leave_the_table(client):
+    client.run("create temporary table t using csv as select 1 a")
+    for action in (
+        "add column b int",
+        "rename to u",
+        "drop column a",
+        "rename column a to b",
+        "alter column a type bigint",
+    ):
+        client.refuses(f"alter table t {action}", "LODGE_TEMPORARY_TABLE_OPERATION", "0A000")
+    client.run("create temporary table u (a int, p int) partitioned by (p)")
+    client.refuses("alter table u add column b int not null", "LODGE_TEMPORARY_TABLE_OPERATION", "0A000")
+    client.refuses("alter table u alter column p set default 1", "UNSUPPORTED_FEATURE.TABLE_OPERATION", "0A000")
+
+
+def test_properties_and_comments_are_kept_and_shown(client):
+    client.run("create temporary table t (a int) comment 'about' tblproperties ('k' = 'v', x.y = 3)")
+    assert client.rows("show tblproperties t") == [("k", "v"), ("x.y", "3")]
+    client.run("alter table t set tblproperties ('k' = 'w', n = 'm')")
+    client.run("alter table t unset tblproperties if exists (x.y, zz)")
+    assert client.rows("show tblproperties dfs.tmp.t") == [("k", "w"), ("n", "m")]
+    assert client.rows("show tblproperties t ('n')") == [("n", "m")]
+    client.run("comment on table t is 'it''s'")
+    (shown,) = client.rows("show create table t")
+    assert "COMMENT 'it\\'s'" in shown[0]
+    client.run("comment on table t is null")
+    assert "COMMENT" not in client.rows("show create table t")[0][0]
+    client.run("analyze table t compute statistics for all columns")
+    refused = "alter table t set tblproperties ('k' = '" + "v" * 20000 + "')"
+    client.refuses(refused, "LODGE_TABLE_OPTIONS", "42000")
+
+
+def test_partitions_are_shown_as_by_spark(client):
+    pair = SparkPair(client)
+    with pair.tables("(a int, p string, q int) using parquet partitioned by (p, q)"):
+        assert pair.run("insert into {t} values (1, 'a/b', 2), (2, null, 3), (3, 'x y', null)") is None
+        assert client.rows("show partitions t") == client.rows("show partitions table_of_spark")
+        client.run("insert overwrite t partition (p = 'x y', q) select 1, 1 where false")
+        assert len(client.rows("show partitions t")) == 2
+    client.run("create temporary table t (a int)")
+    client.refuses("show partitions t", "INVALID_PARTITION_OPERATION.PARTITION_SCHEMA_IS_EMPTY", "42601")

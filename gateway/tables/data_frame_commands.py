@@ -46,6 +46,9 @@ _CATALOG_CALLS = frozenset(
 )
 _SaveMethod = commands_pb2.WriteOperation.SaveTable.TableSaveMethod
 _Mode = commands_pb2.WriteOperation.SaveMode
+_INSERTING_MODES = frozenset(
+    {commands_pb2.WriteOperationV2.MODE_APPEND, commands_pb2.WriteOperationV2.MODE_OVERWRITE_PARTITIONS}
+)
 _BY_NAME = "BY NAME"
 _OVERWRITE_MODE = "partitionoverwritemode"
 _NO_ROWS = build_batch_response(pa.table({}))
@@ -141,9 +144,16 @@ class DataFrameCommands:
         if table is None:
             _refuse_new_table(context, write.table_name)
             return None
-        if write.mode != commands_pb2.WriteOperationV2.MODE_APPEND:
-            raise not_supported(table.name, "writeTo with this mode", "Use writeTo(...).append() or INSERT OVERWRITE.")
-        insertion = Insertion(table.name, InsertedRows(await context.resolve(write.input), _BY_NAME))
+        if write.mode not in _INSERTING_MODES:
+            raise not_supported(
+                table.name, "writeTo with this mode", "Use append(), overwritePartitions() or INSERT OVERWRITE."
+            )
+        insertion = Insertion(
+            table=table.name,
+            rows=InsertedRows(await context.resolve(write.input), _BY_NAME),
+            overwrite=write.mode == commands_pb2.WriteOperationV2.MODE_OVERWRITE_PARTITIONS,
+            is_dynamic=True,
+        )
         return self._insert(context, insertion)
 
     def _insert(self, context: StatementContext, insertion: Insertion) -> Runner:

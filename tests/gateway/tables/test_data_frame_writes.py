@@ -52,6 +52,17 @@ def test_data_frame_of_table_is_inserted_into_same_table(table):
     assert table.rows("select * from t") == [(1, "x"), (1, "x")]
 
 
+def test_overwrite_partitions_replaces_the_partitions_of_the_rows(client):
+    client.run("create temporary table t (b string, a int) partitioned by (a)")
+    client.run("insert into t values ('x', 1), ('x', 2)")
+    turned(client).writeTo("t").overwritePartitions()
+    assert client.sorted("select * from t") == [("x", 2), ("y", 1)]
+    client.run("create temporary table u (b string, a int)")
+    for _ in range(2):
+        turned(client).writeTo("u").overwritePartitions()
+    assert client.rows("select * from u") == [("y", 1)]
+
+
 def test_modes_that_replace_the_table_are_refused(table):
     for write in (
         lambda: frame(table).write.saveAsTable("t"),
@@ -59,7 +70,7 @@ def test_modes_that_replace_the_table_are_refused(table):
         lambda: frame(table).writeTo("t").create(),
         lambda: frame(table).writeTo("t").createOrReplace(),
         lambda: frame(table).writeTo("dfs.tmp.t").replace(),
-        lambda: frame(table).writeTo("t").overwritePartitions(),
+        lambda: frame(table).writeTo("t").overwrite(sf.col("a") == 1),
         lambda: table.spark.readStream.format("rate").load().writeStream.toTable("t"),
     ):
         table.refuses(write, *OPERATION)

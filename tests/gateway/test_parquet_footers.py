@@ -77,7 +77,6 @@ FOUR_BILLION_STRUCTS = bytes([0xFC, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F])
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
         b"PAR1",
         b"PAR1PAR1",
         b"PAR1" + bytes(4) + b"PARE",
@@ -118,3 +117,8 @@ def test_damaged_footers_have_a_count_or_none() -> None:
             with suppress(UnknownRowCountError):
                 assert count(bytes(content)) >= 0
             content[position] = before
+
+
+def test_empty_file_has_no_rows() -> None:
+    """A new part of a partitioned table contains one, which Spark ignores."""
+    assert ParquetRowCounter().count(io.BytesIO()) == 0

@@ -175,8 +175,8 @@ def test_explain_resolves_names(spark, mode):
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("show partitions dfs.tmp.t", "EXPECT_TABLE_NOT_VIEW"),
-        ("analyze table dfs.tmp.t compute statistics", "EXPECT_PERMANENT_VIEW_NOT_TEMP"),
+        ("repair table dfs.tmp.t", "EXPECT_TABLE_NOT_VIEW"),
+        ("analyze tables in dfs.tmp compute statistics", "NESTED_DATABASE"),
         ("select * from dfs.tmp.t version as of 1", "TIME_TRAVEL"),
         ("select * from stream(dfs.tmp.t)", "not a temp view of streaming"),
         ("merge into kept using dfs.tmp.t on kept.a = dfs.tmp.t.a when matched then delete", "does not support MERGE"),

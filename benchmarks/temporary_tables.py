@@ -101,6 +101,55 @@ def bench_creation_and_query(
     )
 
 
+def bench_insertions_and_changes(
+    direct: SparkSession, lodge: SparkSession, directory: Path, rounds: int, rows: int
+) -> None:
+    """Compare insertions with those into a table of Spark, and changes of rows with the same rewriting by hand."""
+    source = SOURCE.format(rows=rows)
+    direct.sql("drop table if exists inserted").collect()
+    columns = "(id bigint, k bigint, v decimal(21, 1), s string)"
+    direct.sql(f"create table inserted {columns} using parquet").collect()
+    lodge.sql(f"create temporary table inserted {columns}").collect()
+    compare(
+        f"an insertion of {rows:,} rows",
+        rounds,
+        lambda: _run(direct, f"insert into inserted {source}"),
+        lambda: _run(lodge, f"insert into inserted {source}"),
+        1.05,
+    )
+    direct.sql("drop table inserted").collect()
+    lodge.sql("drop table inserted").collect()
+    rewritten = {"from": str(directory / "rewritten-0")}
+    direct.sql(source).write.parquet(rewritten["from"])
+    lodge.sql(f"create temporary table rewritten as {source}").collect()
+
+    def by_hand(query: str) -> None:
+        target = str(directory / f"rewritten-{uuid.uuid4()}")
+        direct.read.parquet(rewritten["from"]).createOrReplaceTempView("rewritten_by_hand")
+        direct.sql(query.format(table="rewritten_by_hand")).write.parquet(target)
+        rewritten["from"] = target
+
+    values = "id, k, case when k = 7 then v + 1 else v end v, case when k = 7 then 'new' else s end s"
+    compare(
+        f"UPDATE of {rows:,} rows",
+        rounds,
+        lambda: by_hand(f"select {values} from {{table}}"),
+        lambda: _run(lodge, "update rewritten set v = v + 1, s = 'new' where k = 7"),
+        1.1,
+    )
+    compare(
+        f"DELETE of {rows:,} rows",
+        rounds,
+        lambda: by_hand("select * from {table} where not coalesce(k = 8 and id % 5000 = 8, false)"),
+        lambda: _run(lodge, "delete from rewritten where k = 8 and id % 5000 = 8"),
+        1.1,
+    )
+
+
+def _run(session: SparkSession, statement: str) -> None:
+    session.sql(statement).collect()
+
+
 def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
     """Print the cost of the checks of an ordinary statement, as a share of a query.
 
@@ -192,6 +241,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7, help="rounds of each comparison")
     parser.add_argument("--rows", type=int, default=5_000_000, help="rows of the created tables")
+    parser.add_argument("--rows-only", action="store_true", help="only creations, insertions and changes of rows")
     parser.add_argument("--tables", type=int, default=1000, help="tables in one session")
     parser.add_argument("--sessions", type=int, default=200, help="sessions that run at the same time")
     arguments = parser.parse_args()
@@ -203,6 +253,9 @@ def main() -> None:
     ):
         direct, through = connect(spark.address), connect(lodge.address)
         bench_creation_and_query(direct, through, Path(name), arguments.rounds, arguments.rows)
+        bench_insertions_and_changes(direct, through, Path(name), arguments.rounds, arguments.rows)
+        if arguments.rows_only:
+            return
         root = Path(name) / "tmp"
         bench_interception(direct, Workspaces.from_uris({"dfs.tmp": root.as_uri()}, "dfs.tmp"))
         bench_many_sessions(lodge.address, arguments.sessions)

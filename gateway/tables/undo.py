@@ -145,6 +145,7 @@ class Undo:
                 return answer
             if find_pending(record, table, change) is not None:
                 raise ChangeTakenError("Another replica took over the statement.")
-        if isinstance(change, PendingWrite) and change.directory not in record.directories:
-            await self._deletion.delete(session, [change.directory])
+        if isinstance(change, PendingWrite):  # another statement may have replaced the rows that it was to replace
+            unused = [each for each in change.directories if each not in record.directories]
+            await self._deletion.delete(session, unused)
         return None

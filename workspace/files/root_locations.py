@@ -97,7 +97,8 @@ class RootLocations:
                 parent = opened.enter_context(_new_directory(name, parent, status))
             with suppress(FileExistsError):
                 write_private_file(names[-1], b"", parent, is_synced=False)
-            os.chown(names[-1], status.st_uid, status.st_gid, dir_fd=parent, follow_symlinks=False)
+            if os.geteuid() != status.st_uid:
+                os.chown(names[-1], status.st_uid, status.st_gid, dir_fd=parent, follow_symlinks=False)
 
     def list(self) -> Set[SessionUuid]:
         """Return the sessions that have a session location.
@@ -189,7 +190,8 @@ def _new_directory(name: str, parent: int, owner: os.stat_result) -> Iterator[in
         os.mkdir(name, 0o700, dir_fd=parent)
     with open_directory(name, parent) as descriptor:
         os.fchmod(descriptor, 0o700)
-        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        if os.geteuid() != owner.st_uid:
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
         yield descriptor
 
 

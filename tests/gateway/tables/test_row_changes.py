@@ -1,6 +1,10 @@
 """``UPDATE``, ``DELETE`` and ``MERGE INTO``."""
 
+import time
+
 import pytest
+
+from tests.gateway.tables.test_faults import Running
 
 
 @pytest.fixture
@@ -102,3 +106,24 @@ def test_only_partitions_with_changed_rows_are_rewritten(client):
     client.run("update t set p = 7 where a = 0")
     assert client.sorted("select a from t where p = 7") == [(0,)]
     assert len(client.record().tables[0].parts) == 1
+
+
+OVERTAKING = (("insert overwrite t values (7)", [(7,)]), ("insert into t values (9)", [(-7,), (9,)]))
+
+
+def test_statement_that_another_one_overtakes_changes_nothing(client, wait_until):
+    client.run("create temporary table t as select cast(id as int) a from range(4)")
+    client.spark.udf.register("nap", lambda number: time.sleep(0.4) or number, "int")
+    for overtaking, expected in OVERTAKING:
+        running = Running(client.spark, "update t set a = -nap(a)")
+        wait_until(lambda: client.record().tables[0].writes, "the update has begun")
+        client.run(overtaking)
+        failed = running.join()
+        assert (failed != []) == ("overwrite" in overtaking), failed
+        assert not failed or failed.getCondition() == "LODGE_TABLE_CHANGED"
+        assert client.sorted("select * from t") == expected
+        wait_until(lambda: directories(client) == set(client.record().tables[0].parts), "there are no leftovers")
+
+
+def directories(client):
+    return {file.split("/")[0] for file in client.files()}

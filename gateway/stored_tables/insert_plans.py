@@ -84,7 +84,7 @@ def build_insert(part: NewPart, rows: InsertedRows) -> base_pb2.Plan:
         sql.query += f"TABLE {source}"
         reference = command.references.add().subquery_alias
         reference.alias = source
-        add_row_count(reference.input, rows.query)
+        add_row_count(reference.input, rows.query, part.directory)
     reference = command.references.add().subquery_alias
     reference.alias = target
     _fill_scan(reference.input.read.data_source, part)

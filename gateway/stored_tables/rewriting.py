@@ -64,6 +64,7 @@ class Rewriting:
 
     Args:
         change: The statement.
+        table: The name of the table.
         schema: The columns of the table.
         rows: The name of a view of the rows that are rewritten.
         settings: The session settings, which determine how names are compared.
@@ -72,12 +73,13 @@ class Rewriting:
         SparkError: If the statement assigns a column twice.
     """
 
-    def __init__(self, change: RowChange, schema: StructType, rows: str, settings: SessionSettings) -> None:
+    def __init__(self, change: RowChange, table: str, schema: StructType, rows: str, settings: SessionSettings) -> None:
         self._change = change
         self._schema = schema
         self._rows = rows
         self._comparable = settings.comparable_name
-        self._alias = quote_name(change.alias or (change.table.parts or ("",))[-1])
+        self._name = change.alias or (change.table.parts or (table,))[-1]
+        self._alias = quote_name(self._name)
         self._source = quote_name(change.source_alias) if change.source_alias else _IS_SOURCE + "_rows"
         self._numbered = list(enumerate(self._setting_actions(), start=1))
         self.values: Sequence[NewValue] = [
@@ -228,7 +230,7 @@ class Rewriting:
             values = found.setdefault(field.name, {})
             if any(members[: len(each)] == each or each[: len(members)] == members for each in values):
                 raise _assigned_twice(field.name, assignment)
-            values[members] = self._value(field, assignment.value)
+            values[members] = assignment.value if members else self._value(field, assignment.value)
         for field in self._schema.fields:
             old = f"{self._alias}.{quote_name(field.name)}"
             if field.name in found:
@@ -241,7 +243,7 @@ class Rewriting:
         fields = {self._comparable(field.name): field for field in self._schema.fields}
         parts = tuple(map(self._comparable, assignment.target))
         start = next((n for n, part in enumerate(parts) if part in fields), None)
-        if len(parts) > 1 and start == 0 and quote_name(assignment.target[0]) == self._alias and parts[1] in fields:
+        if len(parts) > 1 and start == 0 and parts[0] == self._comparable(self._name) and parts[1] in fields:
             start = 1
         if start is None:
             raise SparkError(

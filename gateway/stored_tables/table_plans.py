@@ -23,7 +23,7 @@ from workspace.name_comparison import comparable_name
 from workspace.storage_paths import StoragePath
 
 ROWS_WRITTEN = "lodge_rows_written"
-"""The name of the observed metric that counts the rows of a write."""
+"""The beginning of the names of the observed metrics that count the rows of writes."""
 
 PRIVATE_FILES = {"fs.permissions.umask-mode": "077", "fs.file.impl.disable.cache": "true"}
 """The options of a write with which Spark creates directories with mode 0700 and files with mode 0600."""
@@ -40,7 +40,7 @@ def build_write(
     """Return the plan that writes rows to a new directory and counts them."""
     plan = base_pb2.Plan()
     write = plan.command.write_operation
-    add_row_count(write.input, query)
+    add_row_count(write.input, query, directory)
     write.source = storage_format
     write.path = directory
     write.mode = commands_pb2.WriteOperation.SAVE_MODE_ERROR_IF_EXISTS
@@ -49,10 +49,19 @@ def build_write(
     return plan
 
 
-def add_row_count(counted: relations_pb2.Relation, query: relations_pb2.Relation) -> None:
-    """Fill an empty relation with a query whose rows Spark counts."""
+def row_count_name(directory: str) -> str:
+    """Return the name of the observed metric of a write. Spark confuses metrics of a session that have the same name.
+
+    Args:
+        directory: The name of the directory that is written, or its path.
+    """
+    return f"{ROWS_WRITTEN}_{directory.rpartition('/')[2]}"
+
+
+def add_row_count(counted: relations_pb2.Relation, query: relations_pb2.Relation, directory: str) -> None:
+    """Fill an empty relation with a query whose rows Spark counts, see :func:`row_count_name`."""
     counted.collect_metrics.input.CopyFrom(query)
-    counted.collect_metrics.name = ROWS_WRITTEN
+    counted.collect_metrics.name = row_count_name(directory)
     counted.collect_metrics.metrics.append(_count())
 
 

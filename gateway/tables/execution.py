@@ -307,7 +307,7 @@ class StatementExecutor:
     ) -> None:
         session, locations = execution.session, self._storage.locations
         execution.operation.server_side_session_id = result.server_side_session_id
-        execution.operation.observed = [each for each in result.metrics if each.name != ROWS_WRITTEN]
+        execution.operation.observed = [each for each in result.metrics if not each.name.startswith(ROWS_WRITTEN)]
         self._require_lease(session)
         try:
             size_bytes = await self._storage.run_slow(locations.size_bytes, session.uuid, write.directory)

@@ -140,7 +140,7 @@ class RowRewriting:
         self._statement = statement
         self._table = table
         self._schema = schema
-        self._rewriting = Rewriting(statement.change, schema, _ROWS, settings)
+        self._rewriting = Rewriting(statement.change, table.name, schema, _ROWS, settings)
 
     @property
     def is_insertion(self) -> bool:

@@ -21,7 +21,7 @@ from gateway.backends.backend_session import BackendSession
 from gateway.backends.followed_operation import ExecutionResult
 from gateway.blocking_work.storage import Storage
 from gateway.stored_tables.parquet_footers import ParquetRowCounter, UnknownRowCountError
-from gateway.stored_tables.table_plans import ROWS_WRITTEN, build_count, build_scan, to_spark_path
+from gateway.stored_tables.table_plans import build_count, build_scan, row_count_name, to_spark_path
 from gateway.tables.table_errors import rows_differ
 from workspace.identifiers import SessionUuid, TableUuid
 from workspace.locations import SessionLocations
@@ -66,7 +66,7 @@ async def written_rows(
         GatewayError: If the files contain another number of rows than the backend has written, or the backend answers
             something else.
     """
-    reported = result.observed.get(ROWS_WRITTEN)
+    reported = result.observed.get(row_count_name(written.directory))
     path, stored = await storage.run_slow(_examine, storage.locations, written)
     if reported is not None and not isinstance(path, Path):
         return reported

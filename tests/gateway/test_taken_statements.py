@@ -20,7 +20,7 @@ from gateway.errors import GatewayError, fenced
 from gateway.messages.identity import Identity
 from gateway.operations.drain import Drain
 from gateway.sessions.adoption import find_abandoned
-from gateway.stored_tables.table_plans import ROWS_WRITTEN
+from gateway.stored_tables.table_plans import row_count_name
 from gateway.tables.execution import StatementExecutor
 from gateway.tables.followed_statements import FollowedStatements
 from gateway.tables.permanent_tables import PermanentTables
@@ -360,7 +360,7 @@ class Creation:
         (self.site.location / operation_id).mkdir()
         self.executes.set()
         await self.resumes.wait()
-        return SimpleNamespace(server_side_session_id="", observed={ROWS_WRITTEN: 0})
+        return SimpleNamespace(server_side_session_id="", observed={row_count_name(operation_id): 0})
 
     @property
     def writes(self):

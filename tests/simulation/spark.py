@@ -25,7 +25,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from gateway.errors import SPARK_SQL_EXCEPTION, GatewayError
 from gateway.messages.error_status import STATUS_DETAILS_KEY, error_status
-from gateway.stored_tables.table_plans import ROWS_WRITTEN
+from gateway.stored_tables.table_plans import row_count_name
 from tests.simulation.schedule import Schedule
 from tests.simulation.storage import Storage
 from workspace.identifiers import SessionUuid, TableUuid, is_uuid
@@ -228,7 +228,7 @@ class SparkServer:
             operation_id=operation.id, response_id=f"{operation.id}-1", server_side_session_id=operation.server_session
         )
         if operation.target is not None:
-            metrics = response.observed_metrics.add(name=ROWS_WRITTEN)
+            metrics = response.observed_metrics.add(name=row_count_name(operation.target[1]))
             written = self._storage.table(*operation.target)
             metrics.values.add().long = len(written.files) if written is not None else 0
         response.result_complete.SetInParent()

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from pyspark.sql.types import IntegerType
 
 from tests.gateway.tables.test_faults import Running
 
@@ -35,6 +36,16 @@ def test_update_sets_columns_members_and_defaults(table):
     assert contents(table) == [(0, "b0", 0, 0), (1, "u", 2, 1), (2, "d", 20, 77), (3, "b3", 8, 3)]
     table.run("update t set s = null, c = -c")
     assert contents(table) == [(0, "b0", 0, None), (1, "u", -2, None), (2, "d", -20, None), (3, "b3", -8, None)]
+
+
+def test_table_is_named_in_each_way(table):
+    table.run("delete from dfs.tmp.t where dfs.tmp.t.a = 0")
+    table.run("update identifier('t') set t.b = 'u' where t.a = 1")
+    table.run("update session.t set T.c = 0 where A = 2")
+    table.run(
+        "merge into identifier(:name) using (select 3 k) s on t.a = s.k when matched then delete", args={"name": "t"}
+    )
+    assert contents(table) == [(1, "u", 10, 1), (2, "b2", 0, 2)]
 
 
 def test_parameters_keep_their_values(table):
@@ -71,6 +82,7 @@ def test_row_of_table_must_not_match_several_rows_of_source(table):
     [
         ("update t set nope = 1", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703"),
         ("update t set a = 1, a = 2", "DATATYPE_MISMATCH.INVALID_ROW_LEVEL_OPERATION_ASSIGNMENTS", "42K09"),
+        ("update t set s.x = default", "UNRESOLVED_COLUMN.WITH_SUGGESTION", "42703"),
         ("update t set s.x = 1, s = null", "DATATYPE_MISMATCH.INVALID_ROW_LEVEL_OPERATION_ASSIGNMENTS", "42K09"),
         ("update t set a = 'x'", "INCOMPATIBLE_DATA_FOR_TABLE.CANNOT_SAFELY_CAST", "KD000"),
         ("update t set a = c + 99999999999", "CAST_OVERFLOW_IN_TABLE_INSERT", "22003"),
@@ -113,7 +125,7 @@ OVERTAKING = (("insert overwrite t values (7)", [(7,)]), ("insert into t values 
 
 def test_statement_that_another_one_overtakes_changes_nothing(client, wait_until):
     client.run("create temporary table t as select cast(id as int) a from range(4)")
-    client.spark.udf.register("nap", lambda number: time.sleep(0.4) or number, "int")
+    client.spark.udf.register("nap", lambda number: time.sleep(0.4) or number, IntegerType())
     for overtaking, expected in OVERTAKING:
         running = Running(client.spark, "update t set a = -nap(a)")
         wait_until(lambda: client.record().tables[0].writes, "the update has begun")

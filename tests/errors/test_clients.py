@@ -46,13 +46,11 @@ BY_SQL = {
     "LODGE_VIEW_OVER_FILE": "begin create view v as select * from dfs.`value.csv`; end",
     "SCHEMA_NOT_FOUND": "create temporary table dfs.wk1.x as select 1 a",
     "TABLE_OR_VIEW_NOT_FOUND": "drop table dfs.tmp.nope",
-    "COLUMN_ALREADY_EXISTS": "insert into two (a, a) values (1, 2)",
+    "COLUMN_ALREADY_EXISTS": "alter table two add column a int",
     "COLUMN_NOT_FOUND": "create temporary table x partition by (c1) as select 1 a",
     "CREATE_VIEW_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS": "create temporary table x (a, b) as select 1 a",
     "CREATE_VIEW_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS": "create temporary table x (a) as select 1 a, 2 b",
     "EXPECT_VIEW_NOT_TABLE.NO_ALTERNATIVE": "drop view t",
-    "INSERT_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS": "insert into two values (1)",
-    "INSERT_COLUMN_ARITY_MISMATCH.TOO_MANY_DATA_COLUMNS": "insert into two values (1, 2, 3)",
     "LODGE_COLUMN_NAME": "create temporary table x using orc as select 1 `a``b`",
     "LODGE_IMMUTABLE_SCHEMA": "create table dfs.x as select 1 a",
     "LODGE_NOT_FILE_BASED": "create temporary table default.x as select 1 a",
@@ -66,7 +64,7 @@ BY_SQL = {
     "LODGE_WORKSPACE_TABLE": "insert into dfs.`value.csv` values (1)",
     "PARSE_SYNTAX_ERROR": "create temporary table x (a, b as select 1",
     "TABLE_OR_VIEW_ALREADY_EXISTS": "create temporary table t as select 2 a",
-    "UNRESOLVED_COLUMN.WITH_SUGGESTION": "insert into t (nope) values (1)",
+    "UNRESOLVED_COLUMN.WITH_SUGGESTION": "alter table t alter column nope comment 'x'",
     "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE": "create temporary table x using csv as select X'00' a",
 }
 BY_SQL_IN_ALL_CLIENTS = (
@@ -76,7 +74,7 @@ BY_SQL_IN_ALL_CLIENTS = (
     "LODGE_STATEMENT_IN_SCRIPT",
     "PARSE_SYNTAX_ERROR",  # an exception of another class
     "TABLE_OR_VIEW_ALREADY_EXISTS",  # a condition of Spark
-    "INSERT_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS",  # a condition of Spark with a subclass
+    "CREATE_VIEW_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS",  # a condition of Spark with a subclass
 )
 BY_STATUS = [(condition, "status") for condition in sorted(reference())]
 IN_PYSPARK = [*((condition, "sql") for condition in BY_SQL), *BY_STATUS]

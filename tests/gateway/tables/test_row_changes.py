@@ -1,6 +1,7 @@
 """``UPDATE``, ``DELETE`` and ``MERGE INTO``."""
 
 import time
+from pathlib import Path
 
 import pytest
 from pyspark.sql.types import IntegerType
@@ -123,13 +124,28 @@ def test_only_partitions_with_changed_rows_are_rewritten(client):
 OVERTAKING = (("insert overwrite t values (7)", [(7,)]), ("insert into t values (9)", [(-7,), (9,)]))
 
 
-def test_statement_that_another_one_overtakes_changes_nothing(client, wait_until):
-    client.run("create temporary table t as select cast(id as int) a from range(4)")
-    client.spark.udf.register("nap", lambda number: time.sleep(0.4) or number, IntegerType())
-    for overtaking, expected in OVERTAKING:
-        running = Running(client.spark, "update t set a = -nap(a)")
-        wait_until(lambda: client.record().tables[0].writes, "the update has begun")
+def held(started, ended):
+    """Return a function that says when it has started, and then waits until it may end."""
+
+    def wait(number):
+        Path(started).touch()
+        deadline = time.monotonic() + 60
+        while not Path(ended).exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return number
+
+    return wait
+
+
+def test_statement_that_another_one_overtakes_changes_nothing(client, wait_until, tmp_path):
+    client.run("create temporary table t as select cast(id as int) a from range(0, 4, 1, 1)")
+    for number, (overtaking, expected) in enumerate(OVERTAKING):
+        started, ended = tmp_path / f"started-{number}", tmp_path / f"ended-{number}"
+        client.spark.udf.register("held", held(str(started), str(ended)), IntegerType())
+        running = Running(client.spark, "update t set a = -held(a)")
+        wait_until(started.exists, "the update reads the rows")
         client.run(overtaking)
+        ended.touch()
         failed = running.join()
         assert (failed != []) == ("overwrite" in overtaking), failed
         assert not failed or failed.getCondition() == "LODGE_TABLE_CHANGED"

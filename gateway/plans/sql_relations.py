@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
 
 from gateway.messages.deep_messages import append_copies
+from gateway.messages.sql_parameters import copy_parameters
 from gateway.sql.parameters import Parameters
 
 _COLLECTIONS = frozenset({"array", "map", "map_from_arrays", "map_from_entries", "named_struct", "struct"})
@@ -53,12 +54,7 @@ def read_sql_command(command: commands_pb2.SqlCommand) -> relations_pb2.Relation
         return command.input
     relation = relations_pb2.Relation()
     relation.sql.query = command.sql
-    append_copies(relation.sql.pos_args, command.pos_args)
-    append_copies(relation.sql.pos_arguments, command.pos_arguments)
-    for name, literal in command.args.items():
-        relation.sql.args[name].CopyFrom(literal)
-    for name, expression in command.named_arguments.items():
-        relation.sql.named_arguments[name].CopyFrom(expression)
+    copy_parameters(command, relation.sql)
     return relation
 
 

@@ -21,6 +21,7 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.types import StructType
 
 from gateway.messages.deep_messages import append_copies
+from gateway.messages.sql_parameters import copy_parameters
 from gateway.stored_tables.column_metadata import with_varchar_only
 from gateway.stored_tables.partitions import EMPTY_FILE, partition_path
 from gateway.stored_tables.table_plans import PRIVATE_FILES, add_row_count, encode_schema
@@ -77,7 +78,7 @@ def build_insert(part: NewPart, rows: InsertedRows) -> base_pb2.Plan:
     sql = command.root.sql
     sql.query = f"INSERT INTO {target} {rows.clause} "
     if rows.arguments is not None:
-        _copy_arguments(rows.arguments, sql)
+        copy_parameters(rows.arguments, sql)
     if rows.has_defaults:
         _append_text(rows.query, command)
     else:
@@ -97,7 +98,7 @@ def _append_text(query: relations_pb2.Relation, command: relations_pb2.WithRelat
         append_copies(command.references, query.with_relations.references)
         query = query.with_relations.root
     command.root.sql.query += query.sql.query
-    _copy_arguments(query.sql, command.root.sql)
+    copy_parameters(query.sql, command.root.sql)
 
 
 def no_rows(schema: StructType) -> InsertedRows:
@@ -140,12 +141,3 @@ def _insertable_schema(schema: StructType) -> str:
     for column in columns["fields"]:
         column["metadata"] = with_varchar_only(column["metadata"])
     return json.dumps(columns)
-
-
-def _copy_arguments(source: relations_pb2.SQL, target: relations_pb2.SQL) -> None:
-    append_copies(target.pos_args, source.pos_args)
-    append_copies(target.pos_arguments, source.pos_arguments)
-    for name, literal in source.args.items():
-        target.args[name].CopyFrom(literal)
-    for name, expression in source.named_arguments.items():
-        target.named_arguments[name].CopyFrom(expression)

@@ -467,6 +467,19 @@ def view_not_found(name: str) -> GatewayError:
     return _relation_not_found(f"View [{name}] is not found.", (name,))
 
 
+def column_not_found(parts: Sequence[str], columns: Sequence[str]) -> GatewayError:
+    """Return the error for a column that a table does not have.
+
+    Args:
+        parts: The parts of the qualified name of the column.
+        columns: The names of the columns of the table.
+    """
+    name = relation_name(parts)
+    proposal = ", ".join(relation_name([each]) for each in columns)
+    text = f"A column with name {name} cannot be resolved."
+    return SparkError("UNRESOLVED_COLUMN.WITH_SUGGESTION", text, objectName=name, proposal=proposal)
+
+
 def relation_name(parts: Sequence[str]) -> str:
     """Return a qualified name as Spark writes it in errors: each part in backquotes."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)

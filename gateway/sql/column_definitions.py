@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, Token, TokenKind, tokenize
+from gateway.sql.references import replace_spans
 
 _CONSTRAINTS = frozenset({"CHECK", "CONSTRAINT", "FOREIGN", "PRIMARY", "REFERENCES", "UNIQUE"})
 
@@ -35,7 +36,7 @@ def parse_column_definitions(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Co
     """Parse the definitions of columns, without the brackets around them."""
     tokens = tokenize(sql, dialect)
     defaults: list[tuple[int, str]] = []
-    removed: list[tuple[int, int]] = []
+    removed: list[tuple[int, int, str]] = []
     column = position = 0
     while position < len(tokens):
         option = _option_at(tokens, position)
@@ -46,15 +47,13 @@ def parse_column_definitions(sql: str, dialect: Dialect = DEFAULT_DIALECT) -> Co
             end = _end_of_default(tokens, position + 1)
             if end > position + 1:
                 defaults.append((column, sql[tokens[position + 1].start : tokens[end - 1].end]))
-                removed.append((tokens[position].start, tokens[end - 1].end))
+                removed.append((tokens[position].start, tokens[end - 1].end, ""))
             position = end
         elif tokens[position].is_symbol(","):
             column, position = column + 1, position + 1
         else:
             position = _after(tokens, position)
-    for start, end in removed:
-        sql = sql[:start] + " " * (end - start) + sql[end:]
-    return ColumnDefinitions(sql, tuple(defaults))
+    return ColumnDefinitions(replace_spans(sql, removed), tuple(defaults))
 
 
 def _option_at(tokens: Sequence[Token], position: int) -> str:

@@ -65,6 +65,12 @@ def read_strings(tokens: Sequence[Token], dialect: Dialect = DEFAULT_DIALECT) ->
     return None if None in texts else "".join(text for text in texts if text is not None)
 
 
+def quote_string(text: str) -> str:
+    """Return a string literal with escape sequences. Only the default dialect reads it as the same value."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def write_string(text: str, dialect: Dialect = DEFAULT_DIALECT) -> str | None:
     """Return a string literal for use in an expression.
 
@@ -75,8 +81,7 @@ def write_string(text: str, dialect: Dialect = DEFAULT_DIALECT) -> str | None:
     Returns:
         The literal. None if the dialect cannot represent the value as a literal.
     """
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    literals = (f"r'{text}'", f'r"{text}"', f"'{escaped}'")
+    literals = (f"r'{text}'", f'r"{text}"', quote_string(text))
     if dialect.escaped_string_literals:
         literals = (f"'{text}'", f'"{text}"', "")
     return next((literal for literal in literals if read_strings(tokenize(literal, dialect), dialect) == text), None)

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructField, StructType
 
 from gateway.sql.name_patterns import NamePattern
 from gateway.sql.name_syntax import quote_name
+from gateway.sql.string_literals import quote_string
 from gateway.stored_tables.column_metadata import CHAR_OR_VARCHAR, CURRENT_DEFAULT, sql_type
 from workspace.records import TableState, TemporaryTable
 
@@ -100,12 +101,12 @@ def build_create_statement(table: TemporaryTable, schema: StructType, workspace:
     if table.partition_columns:
         lines.append(f"PARTITIONED BY ({', '.join(map(quote_name, table.partition_columns))})")
     if table.options:
-        options = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in table.options)
+        options = ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in table.options)
         lines.append(f"OPTIONS ({options})")
     properties = {key: value for key, value in table.properties if key != "comment"}
-    lines += [f"COMMENT {_text(value)}" for key, value in table.properties if key == "comment"]
+    lines += [f"COMMENT {quote_string(value)}" for key, value in table.properties if key == "comment"]
     if properties:
-        listed = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in properties.items())
+        listed = ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in properties.items())
         lines.append(f"TBLPROPERTIES ({listed})")
     return "\n".join(lines) + "\n"
 
@@ -117,13 +118,8 @@ def _column(field: StructField) -> str:
     if CURRENT_DEFAULT in metadata:
         parts.append(f"DEFAULT {metadata[CURRENT_DEFAULT]}")
     if metadata.get("comment"):
-        parts.append(f"COMMENT {_text(str(metadata['comment']))}")
+        parts.append(f"COMMENT {quote_string(str(metadata['comment']))}")
     return " ".join(parts)
-
-
-def _text(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def _filter(pattern: str | None) -> Callable[[str], bool]:

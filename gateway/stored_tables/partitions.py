@@ -23,7 +23,6 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 EMPTY_FILE = "empty"
 """The name of the file that a new part of a partitioned table contains."""
 
-_TEXT_OF_TIME = "to_utc_timestamp({}, current_timezone())"
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^").union(map(chr, range(1, 32)))
 _ESCAPE = re.compile(r"%([0-9a-fA-F]{2})")
 
@@ -40,7 +39,7 @@ def partition_path(names: Sequence[str], values: Sequence[str | None]) -> str:
 
 
 def build_texts(
-    fields: Sequence[StructField], constants: Sequence[str], arguments: relations_pb2.SQL | None
+    fields: Sequence[StructField], constants: Sequence[str], arguments: relations_pb2.SQL | None = None
 ) -> base_pb2.Plan:
     """Return a query of the texts that Spark writes for constants as values of partition columns.
 
@@ -57,7 +56,7 @@ def build_texts(
         f"CAST({constant} AS {field.dataType.simpleString()})"
         for field, constant in zip(fields, constants, strict=True)
     ]
-    sql.query = f"SELECT {_texts(fields, values)}"
+    sql.query = f"SELECT {_select_texts(fields, values)}"
     return plan
 
 
@@ -71,18 +70,23 @@ def build_touched_partitions(fields: Sequence[StructField], scope: str, conditio
         limit: The maximum number of partitions to return.
     """
     values = [quote_name(field.name) for field in fields]
-    return f"SELECT DISTINCT {_texts(fields, values)} {scope} WHERE ({condition}\n) LIMIT {limit}"
+    return f"SELECT DISTINCT {_select_texts(fields, values)} {scope} WHERE ({condition}\n) LIMIT {limit}"
 
 
-def _texts(fields: Sequence[StructField], values: Sequence[str]) -> str:
+def _select_texts(fields: Sequence[StructField], values: Sequence[str]) -> str:
     """Return the SQL text of columns with the texts of values."""
-    in_utc = [
-        _TEXT_OF_TIME.format(value) if isinstance(field.dataType, TimestampType) else value
-        for field, value in zip(fields, values, strict=True)
-    ]
-    return ", ".join(
-        f"CAST({value} AS STRING) AS {quote_name(field.name)}" for field, value in zip(fields, in_utc, strict=True)
-    )
+    pairs = zip(fields, values, strict=True)
+    return ", ".join(f"{_text_of(value, field.dataType)} AS {quote_name(field.name)}" for field, value in pairs)
+
+
+def _text_of(value: str, kind: DataType) -> str:
+    """Return the SQL text of the text of a value in the name of a directory.
+
+    Times are in UTC, in any time zone of the session.
+    """
+    if isinstance(kind, TimestampType):
+        value = f"to_utc_timestamp({value}, current_timezone())"
+    return f"CAST({value} AS STRING)"
 
 
 def partitions_of_files(files: Iterable[str], part: TableUuid, depth: int) -> tuple[str, ...]:
@@ -129,25 +133,15 @@ def _is_in(schema: StructType, path: str) -> expressions_pb2.Expression:
     for directory in path.split("/"):
         name, _, value = directory.partition("=")
         field = fields[comparable_name(_unescape(name))]
-        column = expressions_pb2.Expression()
-        column.unresolved_attribute.unparsed_identifier = quote_name(field.name)
+        column, text = expressions_pb2.Expression(), expressions_pb2.Expression()
         if value == NO_VALUE:
+            column.unresolved_attribute.unparsed_identifier = quote_name(field.name)
             conditions.append(_call("isnull", column))
         else:
-            text = expressions_pb2.Expression()
+            column.expression_string.expression = _text_of(quote_name(field.name), field.dataType)
             text.literal.string = _unescape(value)
-            conditions.append(_call("<=>", _to_text(column, field.dataType), text))
+            conditions.append(_call("<=>", column, text))
     return _all(conditions)
-
-
-def _to_text(column: expressions_pb2.Expression, kind: DataType) -> expressions_pb2.Expression:
-    """Return the text of a value in the name of a directory. Times are in UTC, in any time zone of the session."""
-    if isinstance(kind, TimestampType):
-        column = _call("to_utc_timestamp", column, _call("current_timezone"))
-    text = expressions_pb2.Expression()
-    text.cast.expr.CopyFrom(column)
-    text.cast.type.string.SetInParent()
-    return text
 
 
 def _any(conditions: Sequence[expressions_pb2.Expression]) -> expressions_pb2.Expression:

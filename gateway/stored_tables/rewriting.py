@@ -4,7 +4,7 @@ Spark does not execute these statements for files. Lodge rewrites the rows inste
 after the statement, and its result replaces the rows of the table. The conditions and values of the statement occur in
 the query as they are written.
 
-Guarantee: Each row of the table is read once, and each condition is evaluated once for each row.
+Guarantee: In the query, each condition is evaluated once for each row.
 
 Source: ``RewriteUpdateTable``, ``RewriteMergeIntoTable`` and ``AssignmentUtils`` of Spark.
 """
@@ -25,10 +25,11 @@ from pyspark.sql.types import (
 )
 
 from gateway.backends.session_settings import SessionSettings
-from gateway.errors import SparkError
+from gateway.errors import SparkError, column_not_found
 from gateway.sql.name_syntax import quote_name
 from gateway.sql.row_changes import Action, Assignment, RowChange
 from gateway.sql.statements import ModificationKind
+from gateway.sql.string_literals import quote_string
 from gateway.stored_tables.column_metadata import CURRENT_DEFAULT, sql_type
 from gateway.stored_tables.insert_plans import PLACEHOLDER
 
@@ -102,7 +103,7 @@ class Rewriting:
         values = [f"{_bracketed(value.text)} AS c{number}" for number, value in enumerate(self.values)]
         return f"SELECT {', '.join(values)} {self._scope()}"
 
-    def check_query(self, numbers: Sequence[int]) -> Iterator[str]:
+    def check_queries(self, numbers: Sequence[int]) -> Iterator[str]:
         """Yield insertions of no rows, for which Spark checks that new values can be stored.
 
         Args:
@@ -145,8 +146,9 @@ class Rewriting:
         inner = f"SELECT {listed}, {_ACTION}{counts} {self._scope()}"
         return f"SELECT {names} FROM ({inner}) WHERE {checked}"  # noqa: S608 - a client's own statement
 
+    @property
     def touched_condition(self) -> str:
-        """Return the condition of the rows that the statement changes. Empty for all rows, or if it is not known."""
+        """The condition of the rows that the statement changes. Empty for all rows, or if it is not known."""
         return "" if self._change.kind is ModificationKind.MERGE else self._change.condition
 
     @property
@@ -246,12 +248,7 @@ class Rewriting:
         if len(parts) > 1 and start == 0 and parts[0] == self._comparable(self._name) and parts[1] in fields:
             start = 1
         if start is None:
-            raise SparkError(
-                "UNRESOLVED_COLUMN.WITH_SUGGESTION",
-                f"A column with name {'.'.join(map(quote_name, assignment.target))} cannot be resolved.",
-                objectName=".".join(map(quote_name, assignment.target)),
-                proposal=", ".join(map(quote_name, self._schema.names)),
-            )
+            raise column_not_found(assignment.target, self._schema.names)
         return fields[parts[start]], parts[start + 1 :]
 
     @staticmethod
@@ -273,7 +270,7 @@ def _merged(old: str, kind: DataType, values: Mapping[tuple[str, ...], str], com
         own = {key[1:]: text for key, text in values.items() if key[0] == comparable(field.name)}
         inner = f"{old}.{quote_name(field.name)}"
         text = _merged(inner, field.dataType, own, comparable) if own else inner
-        members.append(f"'{_escaped(field.name)}', {_bracketed(text)}")
+        members.append(f"{quote_string(field.name)}, {_bracketed(text)}")
     return f"named_struct({', '.join(members)})"
 
 
@@ -298,7 +295,7 @@ def _converted(text: str, found: DataType, kind: DataType, column: str, comparab
             old = own[comparable(field.name)]
             inner = f"{_VALUE}.{quote_name(old.name)}"
             converted = _converted(inner, old.dataType, field.dataType, column, comparable)
-            members.append(f"'{_escaped(field.name)}', {converted}")
+            members.append(f"{quote_string(field.name)}, {converted}")
         built = f"CASE WHEN {_VALUE} IS NOT NULL THEN named_struct({', '.join(members)}) END"
         return f"transform(array({text}), {_VALUE} -> {built})[0]"
     if isinstance(kind, ArrayType) and isinstance(found, ArrayType):
@@ -336,16 +333,12 @@ def read_raised(message: str) -> tuple[str, Mapping[str, str]] | None:
 def _raised(condition: str, kind: DataType, **parameters: str) -> str:
     """Return the SQL text of an expression of a type that raises an error."""
     text = f"{PLACEHOLDER}{condition} {json.dumps(parameters)}"
-    return f"CAST(raise_error('{_escaped(text)}') AS {sql_type(kind)})"
+    return f"CAST(raise_error({quote_string(text)}) AS {sql_type(kind)})"
 
 
 def _bracketed(text: str) -> str:
     """Return an expression in brackets. A line break ends a comment at its end."""
     return f"({text}\n)"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
 def _assigned_twice(column: str, assignment: Assignment) -> SparkError:

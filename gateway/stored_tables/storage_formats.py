@@ -21,6 +21,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringTy
 from gateway.errors import GatewayError, SparkError
 from gateway.sql.name_syntax import quote_name
 from workspace.name_comparison import comparable_name
+from workspace.records import TemporaryTable
 
 _IN_UTC = {"timeZone": "UTC"}
 """A fixed time zone for writes and reads.
@@ -183,6 +184,15 @@ def find_storage_format(name: str, table: str) -> StorageFormat:
             "the session setting store.format.",
         )
     return found
+
+
+def storage_options(table: TemporaryTable) -> Mapping[str, str]:
+    """Return the options for writes to a table and reads of it.
+
+    Raises:
+        GatewayError: If the storage format or an option is not supported.
+    """
+    return find_storage_format(table.storage_format, table.name).options(dict(table.options))
 
 
 def unsupported_partitions(storage: StorageFormat) -> GatewayError:

@@ -51,7 +51,7 @@ from gateway.operations.responses import Response, build_row_response
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
 from gateway.stored_tables.partitions import in_partitions, partitions_of_files
-from gateway.stored_tables.storage_formats import find_storage_format
+from gateway.stored_tables.storage_formats import storage_options
 from gateway.stored_tables.table_plans import ROWS_WRITTEN, build_count, decode_schema, to_spark_path
 from gateway.tables.background import BackgroundTasks, run_to_completion
 from gateway.tables.changes import (
@@ -320,7 +320,7 @@ class StatementExecutor:
             table.name,
             decode_schema(write.schema) if write.schema else StructType(),
             table.storage_format,
-            find_storage_format(table.storage_format, table.name).options(dict(table.options)),
+            storage_options(table),
         )
         rows = await written_rows(self._storage, execution.backend, result, written)
         if check_size is not None:
@@ -343,8 +343,9 @@ class StatementExecutor:
             current = same_table(await self._records.read(session), table)
             hidden = 0
             if partitions and current is not None:
-                shown = await self.views.contents(execution, current, decode_schema(write.schema))
-                replaced = in_partitions(shown, decode_schema(write.schema), partitions, negated=False)
+                schema = decode_schema(write.schema)
+                shown = await self.views.contents(execution, current, schema)
+                replaced = in_partitions(shown, schema, partitions, negated=False)
                 hidden = await execution.backend.read_count(build_count(replaced))
             result = replace(written, partitions=partitions, hidden_rows=hidden)
             try:

@@ -1,36 +1,18 @@
-"""Insertions into a temporary table, which Spark executes as for a table of its own.
+"""Insertions into a temporary table: how the new rows change it, and which partition they replace."""
 
-Spark does not know the name of the table, because it inserts into a view of files
-(:mod:`gateway.stored_tables.insert_plans`). Therefore, its error messages get the name here.
-"""
-
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from grpc import aio
 from pyspark.sql.types import StructType
 
 from gateway.backends.backend_session import BackendSession
-from gateway.errors import BackendError, GatewayError
-from gateway.messages.error_status import info_of, with_text
-from gateway.sql.name_syntax import quote_name
-from gateway.sql.statements import ModificationKind
-from gateway.stored_tables.insert_plans import PLACEHOLDER, InsertedRows
+from gateway.stored_tables.insert_plans import InsertedRows
 from gateway.stored_tables.partitions import build_texts, partition_path
-from gateway.stored_tables.rewriting import CARDINALITY, read_raised
-from gateway.tables.table_errors import empty_partition_value, several_rows_match, value_too_large
+from gateway.tables.table_errors import empty_partition_value
 from workspace.name_comparison import comparable_name
 from workspace.records import TemporaryTable, WriteKind
 
-_UNKNOWN = ("`unknown`", "unknown")
-"""What Spark calls a table that is not in a catalog."""
-_REWRITTEN = frozenset(kind.value for kind in ModificationKind)
-"""The statements whose text Lodge rewrites."""
 _EMPTY_TEXTS = ("''", '""')
-_PLACE = re.compile(r" ?\(line \d+, pos \d+\)|\s*== SQL.*", re.DOTALL)
-"""Where something is in a SQL text, in a message of Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +38,8 @@ class Insertion:
         """Return how the rows change a table."""
         if not self.overwrite:
             return WriteKind.INSERTION
-        is_dynamic = self.is_dynamic and len(self.constants) < len(table.partition_columns)
-        return WriteKind.PARTITION_OVERWRITING if self.constants or is_dynamic else WriteKind.OVERWRITING
+        is_partial = self.constants or self._replaces_own_partitions(table)
+        return WriteKind.PARTITION_OVERWRITING if is_partial else WriteKind.OVERWRITING
 
     async def replaced_partition(
         self, table: TemporaryTable, schema: StructType, backend: BackendSession
@@ -70,11 +52,10 @@ class Insertion:
         """
         if any(text in _EMPTY_TEXTS for text in self.constants.values()):
             raise empty_partition_value(", ".join(f"{name}={text}" for name, text in self.constants.items()))
-        is_dynamic = self.is_dynamic and len(self.constants) < len(table.partition_columns)
         names = list(map(comparable_name, table.partition_columns[: len(self.constants)]))
         constants = {comparable_name(name): text for name, text in self.constants.items()}
         is_refused = constants.keys() != set(names) or "DEFAULT" in map(str.upper, constants.values())
-        if not self.overwrite or not constants or is_dynamic or is_refused:
+        if not self.overwrite or not constants or self._replaces_own_partitions(table) or is_refused:
             return ()
         fields = {comparable_name(each.name): each for each in schema.fields}
         ordered = [fields[name] for name in names]
@@ -86,28 +67,6 @@ class Insertion:
             raise empty_partition_value(spec)
         return (partition_path(spelled, texts),)
 
-
-def of_client(error: BackendError, table: str, statement: str = "INSERT") -> GatewayError:
-    """Return the error of Spark for an insertion, with the name of the table and without texts of Lodge."""
-    info = info_of(error.error)
-    parameters = {} if info is None else json.loads(info.metadata.get("messageParameters", "{}"))
-    text = error.error.details() or ""
-    raised = read_raised(parameters.get("errorMessage", ""))
-    if raised is not None:
-        condition, values = raised
-        return several_rows_match() if condition == CARDINALITY else value_too_large(values)
-    unknown = parameters.get("tableName")
-    if unknown in _UNKNOWN:
-        parameters["tableName"] = quote_name(table)
-        text = text.replace(unknown, quote_name(table), 1)
-    elif PLACEHOLDER in text or statement in _REWRITTEN:
-        text = _PLACE.sub("", text)
-    elif parameters.get("statement") == "INSERT" != statement:
-        parameters["statement"] = statement
-        text = text.replace("execute INSERT command", f"execute {statement} command", 1)
-    else:
-        return error
-    changed = with_text(tuple(error.error.trailing_metadata() or ()), text, parameters)
-    return BackendError(
-        aio.AioRpcError(error.error.code(), aio.Metadata(), aio.Metadata(*changed), text), error.backend
-    )
+    def _replaces_own_partitions(self, table: TemporaryTable) -> bool:
+        """Return whether the new rows replace only the rows of the partitions that they contain."""
+        return self.is_dynamic and len(self.constants) < len(table.partition_columns)

@@ -6,6 +6,7 @@ Queries that began before a merge can still read the merged parts for some time.
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 import structlog
 from pyspark.sql.connect.proto import relations_pb2
@@ -23,7 +24,7 @@ from gateway.tables.statement_context import Execution
 from gateway.tables.table_errors import ChangeTakenError
 from workspace.identifiers import SessionUuid, TableUuid
 from workspace.record_changes import find_table
-from workspace.records import PendingWrite, TableState, TemporaryTable, WriteKind
+from workspace.records import TableState, TemporaryTable, WriteKind
 
 MAX_SMALL_PARTS = 64
 """The number of parts from which on small parts are merged."""
@@ -48,7 +49,7 @@ class PartMerging:
         self._executor = executor
         self._parts = parts
         self._tasks = BackgroundTasks()
-        self._merged = set[TableUuid]()
+        self._being_merged = set[TableUuid]()
 
     async def stop(self) -> None:
         """Stop all merges. Their statements are undone."""
@@ -68,15 +69,15 @@ class PartMerging:
     async def _merge(self, execution: Execution, name: str) -> None:
         try:
             table = find_table(await self._records.read(execution.session), name)
-            if table is None or table.state is not TableState.READY or table.uuid in self._merged:
+            if table is None or table.state is not TableState.READY or table.uuid in self._being_merged:
                 return
             if len(table.parts) < MAX_SMALL_PARTS:
                 return
-            self._merged.add(table.uuid)
+            self._being_merged.add(table.uuid)
             try:
                 await self._merge_parts(execution, replace(table, name=name))
             finally:
-                self._merged.discard(table.uuid)
+                self._being_merged.discard(table.uuid)
         except (ChangeTakenError, GatewayError, OSError) as error:
             log.info("parts_not_merged", table=name, reason=str(error))
 
@@ -93,7 +94,7 @@ class PartMerging:
             self._parts.new_write(execution, schema, WriteKind.MERGING), replaced=chosen, replaced_bytes=size_bytes
         )
 
-        async def prepare(_: PendingWrite) -> InsertedRows:
+        async def prepare() -> InsertedRows:
             return InsertedRows(rows)
 
         await self._parts.execute(execution, table, write, prepare)
@@ -114,12 +115,10 @@ def choose_parts(table: TemporaryTable, sizes: Mapping[TableUuid, int]) -> tuple
     """
     replacing = {each.part for each in table.replacements}
     hidden = {part for part, partitions in table.visible_parts if partitions}
-    longest: list[TableUuid] = []
-    run: list[TableUuid] = []
-    for part in table.parts:
-        run = [] if sizes[part] > _SMALL_BYTES or part in replacing or part in hidden else [*run, part]
-        longest = max(longest, run, key=len)
-    return tuple(longest) if len(longest) >= MAX_SMALL_PARTS // 2 else ()
+    kept = {part for part in table.parts if sizes[part] > _SMALL_BYTES} | replacing | hidden
+    sequences = (tuple(parts) for is_kept, parts in groupby(table.parts, kept.__contains__) if not is_kept)
+    longest = max(sequences, key=len, default=())
+    return longest if len(longest) >= MAX_SMALL_PARTS // 2 else ()
 
 
 def _in_few_files(rows: relations_pb2.Relation, size_bytes: int) -> relations_pb2.Relation:

@@ -9,14 +9,14 @@ from gateway.blocking_work.storage import Storage
 from gateway.errors import BackendError
 from gateway.operations.responses import Response
 from gateway.stored_tables.insert_plans import InsertedRows, NewPart, build_insert, empty_file
-from gateway.stored_tables.storage_formats import find_storage_format
+from gateway.stored_tables.storage_formats import storage_options
 from gateway.stored_tables.table_plans import decode_schema, encode_schema
+from gateway.tables.backend_errors import for_client
 from gateway.tables.changes import begin_write
 from gateway.tables.execution import StatementExecutor, new_directory
-from gateway.tables.insertions import of_client
 from gateway.tables.quotas import Quotas
 from gateway.tables.statement_context import Execution
-from workspace.identifiers import ReplicaId, TableUuid
+from workspace.identifiers import ReplicaId
 from workspace.records import PendingWrite, TemporaryTable, WriteKind
 
 
@@ -45,7 +45,7 @@ class PartWriter:
         execution: Execution,
         table: TemporaryTable,
         write: PendingWrite,
-        prepare: Callable[[PendingWrite], Awaitable[InsertedRows]],
+        prepare: Callable[[], Awaitable[InsertedRows]],
         *,
         statement: str = "INSERT",
     ) -> Response:
@@ -63,7 +63,7 @@ class PartWriter:
         """
 
         async def plan(path: str) -> base_pb2.Plan:
-            return await self.plan_insertion(execution, table, write, path, await prepare(write))
+            return await self.plan_insertion(execution, table, write, path, await prepare())
 
         try:
             return await self._executor.execute_write(
@@ -75,16 +75,16 @@ class PartWriter:
                 check_size=self._quotas.size_check(execution.session, write),
             )
         except BackendError as error:
-            raise of_client(error, table.name, statement) from error
+            raise for_client(error, table.name, statement) from error
 
     async def plan_insertion(
         self, execution: Execution, table: TemporaryTable, write: PendingWrite, path: str, rows: InsertedRows
     ) -> base_pb2.Plan:
         """Create the directory of a write, and return the plan that inserts rows into it."""
         schema = decode_schema(write.schema)
-        await self._create_directory(execution, write.directory, schema, table)
-        options = find_storage_format(table.storage_format, table.name).options(dict(table.options))
-        return build_insert(NewPart(write.directory, path, schema, table.storage_format, options), rows)
+        create, file = self._storage.locations.create_table, empty_file(schema, table.partition_columns)
+        await self._storage.run_location(create, execution.session.uuid, write.directory, file)
+        return build_insert(NewPart(write.directory, path, schema, table.storage_format, storage_options(table)), rows)
 
     async def check(self, execution: Execution, table: TemporaryTable, write: PendingWrite, rows: InsertedRows) -> None:
         """Let Spark check whether rows can be inserted into a part, with an insertion of no rows.
@@ -94,9 +94,3 @@ class PartWriter:
         """
         path = await self._executor.create_path(execution.session, write.directory)
         await execution.backend.operations.execute(await self.plan_insertion(execution, table, write, path, rows))
-
-    async def _create_directory(
-        self, execution: Execution, directory: TableUuid, schema: StructType, table: TemporaryTable
-    ) -> None:
-        file = empty_file(schema, table.partition_columns)
-        await self._storage.run_location(self._storage.locations.create_table, execution.session.uuid, directory, file)

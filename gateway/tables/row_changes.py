@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 
 import structlog
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from gateway.backends.backend_session import BackendSession
 from gateway.backends.session_settings import SessionSettings
 from gateway.blocking_work.storage import Storage
 from gateway.errors import BackendError, backend_failed
 from gateway.messages.deep_messages import append_copies
-from gateway.messages.error_status import info_of
+from gateway.messages.error_status import condition_of
 from gateway.operations.responses import Response, build_row_response
 from gateway.plans.sql_relations import find_sql
 from gateway.sql.lexer import Dialect, tokenize
@@ -34,7 +34,7 @@ from gateway.tables.statement_context import Execution
 from gateway.tables.table_errors import merge_subquery, not_supported
 from gateway.tables.temporary_tables import require_ready
 from workspace.name_comparison import comparable_name
-from workspace.records import PendingWrite, TemporaryTable, WriteKind
+from workspace.records import TemporaryTable, WriteKind
 
 log = structlog.get_logger(__name__)
 
@@ -115,8 +115,7 @@ async def check_by_spark(backend: BackendSession, resolved: relations_pb2.Relati
     try:
         await backend.execute_sql(resolved)
     except BackendError as error:
-        info = info_of(error.error)
-        condition = "" if info is None else info.metadata.get("errorClass", "")
+        condition = condition_of(error.error) or ""
         is_of_view = condition == _CANNOT_CHANGE or _UNEXPECTED_RELATION in (error.error.details() or "")
         if is_of_view or condition.startswith(_OF_VALUES):
             return
@@ -154,7 +153,7 @@ class RowRewriting:
             BackendError: If the condition of the statement fails.
         """
         columns = self._table.partition_columns
-        condition = self._rewriting.touched_condition()
+        condition = self._rewriting.touched_condition
         if not columns or not condition or self._rewriting.assigns(columns):
             return None
         fields = {comparable_name(field.name): field for field in self._schema.fields}
@@ -168,8 +167,8 @@ class RowRewriting:
             return None
         return tuple(sorted({partition_path(names, row) for row in found}))
 
-    async def rows(self, backend: BackendSession, rows: relations_pb2.Relation) -> InsertedRows:
-        """Return the rows after the statement.
+    async def types(self, backend: BackendSession, rows: relations_pb2.Relation) -> Sequence[DataType]:
+        """Return the types of the new values of the statement.
 
         Args:
             backend: The session at the backend.
@@ -178,22 +177,21 @@ class RowRewriting:
         Raises:
             BackendError: If a value of the statement fails.
         """
-        types = []
-        if self._rewriting.values:
-            query = self._statement.query(self._rewriting.values_query(), rows)
-            types = [field.dataType for field in (await backend.analyze_schema(query)).fields]
-        return InsertedRows(self._statement.query(self._rewriting.query(types), rows))
-
-    async def checks(self, backend: BackendSession, rows: relations_pb2.Relation) -> Sequence[InsertedRows]:
-        """Return insertions of no rows for which Spark checks the types of new values."""
         if not self._rewriting.values:
             return []
         query = self._statement.query(self._rewriting.values_query(), rows)
-        found = (await backend.analyze_schema(query)).fields
-        pairs = enumerate(zip(self._rewriting.values, found, strict=True))
-        converted = [number for number, (value, field) in pairs if needs_conversion(value, field.dataType)]
-        texts = self._rewriting.check_query(converted)
+        return [field.dataType for field in (await backend.analyze_schema(query)).fields]
+
+    def checks(self, types: Sequence[DataType], rows: relations_pb2.Relation) -> Sequence[InsertedRows]:
+        """Return insertions of no rows for which Spark checks the types of the new values."""
+        pairs = enumerate(zip(self._rewriting.values, types, strict=True))
+        converted = [number for number, (value, found) in pairs if needs_conversion(value, found)]
+        texts = self._rewriting.check_queries(converted)
         return [InsertedRows(self._statement.query(text, rows), "BY NAME") for text in texts]
+
+    def rows(self, types: Sequence[DataType], rows: relations_pb2.Relation) -> InsertedRows:
+        """Return the rows after the statement."""
+        return InsertedRows(self._statement.query(self._rewriting.query(types), rows))
 
 
 class RowChanges:
@@ -247,10 +245,11 @@ class RowChanges:
             if partitions:
                 rows = in_partitions(rows, schema, partitions, negated=False)
 
-        async def prepare(write: PendingWrite) -> InsertedRows:
-            for each in await rewriting.checks(backend, rows):
+        async def prepare() -> InsertedRows:
+            types = await rewriting.types(backend, rows)
+            for each in rewriting.checks(types, rows):
                 await self._parts.check(execution, table, write, each)
-            return await rewriting.rows(backend, rows)
+            return rewriting.rows(types, rows)
 
         answer = await self._parts.execute(execution, table, write, prepare, statement=kind.value)
         log.info("rows_changed", table=table.name, statement=kind.value)

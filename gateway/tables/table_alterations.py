@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
-from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType, TimestampType
 
 from gateway.backends.backend_session import BackendSession
 from gateway.blocking_work.storage import Storage
-from gateway.errors import BackendError, SparkError
+from gateway.errors import BackendError, SparkError, column_not_found
 from gateway.operations.responses import Response, build_row_response
 from gateway.sql.column_definitions import ColumnDefinitions
 from gateway.sql.name_syntax import quote_name
+from gateway.sql.string_literals import quote_string
 from gateway.sql.table_alteration import ChangeColumn
 from gateway.stored_tables.column_metadata import (
     CURRENT_DEFAULT,
@@ -29,6 +29,7 @@ from gateway.stored_tables.column_metadata import (
     stored_schema,
 )
 from gateway.stored_tables.insert_plans import InsertedRows, no_rows
+from gateway.stored_tables.partitions import build_texts
 from gateway.stored_tables.storage_formats import check_columns, check_properties, find_storage_format
 from gateway.stored_tables.table_plans import build_session_table, encode_schema
 from gateway.tables.changes import same_table
@@ -38,7 +39,7 @@ from gateway.tables.statement_context import Execution
 from gateway.tables.table_errors import not_supported, unsupported_definition
 from gateway.tables.temporary_tables import require_ready
 from workspace.record_changes import put_table
-from workspace.records import PendingWrite, SessionRecord, TemporaryTable, WriteKind
+from workspace.records import SessionRecord, TemporaryTable, WriteKind
 
 log = structlog.get_logger(__name__)
 
@@ -97,17 +98,12 @@ class TableAlterations:
         table = require_ready(await self._records.read(execution.session), name)
         old = await execution.backend.analyze_schema(build_session_table(name))
         comparable = execution.settings.comparable_name
+        if comparable(change.column) not in map(comparable, old.names):
+            raise column_not_found([change.column], old.names)
         fields = [
             _changed(each, change) if comparable(each.name) == comparable(change.column) else each
             for each in old.fields
         ]
-        if fields == old.fields and comparable(change.column) not in map(comparable, old.names):
-            raise SparkError(
-                "UNRESOLVED_COLUMN.WITH_SUGGESTION",
-                f"A column with name {quote_name(change.column)} cannot be resolved.",
-                objectName=quote_name(change.column),
-                proposal=", ".join(map(quote_name, old.names)),
-            )
         partitions = fields[len(fields) - len(table.partition_columns) :]
         if any(map(has_limits_or_default, partitions)):
             raise unsupported_definition(name, "PARTITION")
@@ -133,7 +129,7 @@ class TableAlterations:
             former_schema=table.schema or encode_schema(old),
         )
 
-        async def prepare(_: PendingWrite) -> InsertedRows:
+        async def prepare() -> InsertedRows:
             return no_rows(new)
 
         answer = await self._parts.execute(execution, table, write, prepare, statement=statement)
@@ -166,16 +162,10 @@ async def _fix_defaults(backend: BackendSession, added: StructType) -> None:
     ]
     if not simple:
         return
-    texts = []
-    for number, field in enumerate(simple):
-        value = f"CAST(({field.metadata[CURRENT_DEFAULT]}\n) AS {sql_type(field.dataType)})"
-        if isinstance(field.dataType, TimestampType):
-            value = f"date_format(to_utc_timestamp({value}, current_timezone()), 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
-        texts.append(f"CAST({value} AS STRING) AS c{number}")
-    plan = base_pb2.Plan()
-    plan.root.sql.query = f"SELECT {', '.join(texts)}"
+    numbered = [StructField(f"c{number}", field.dataType) for number, field in enumerate(simple)]
+    plan = build_texts(numbered, [f"({field.metadata[CURRENT_DEFAULT]}\n)" for field in simple])
     try:
-        found = await backend.read_texts(plan, [f"c{number}" for number in range(len(simple))])
+        found = await backend.read_texts(plan, [field.name for field in numbered])
     except BackendError:
         return
     for field, text in zip(simple, found, strict=True):
@@ -184,8 +174,7 @@ async def _fix_defaults(backend: BackendSession, added: StructType) -> None:
 
 def _literal(field: StructField, text: str) -> str:
     zone = "Z" if isinstance(field.dataType, TimestampType) else ""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"CAST('{escaped}{zone}' AS {sql_type(field.dataType)})"
+    return f"CAST({quote_string(text + zone)} AS {sql_type(field.dataType)})"
 
 
 def _with_properties(

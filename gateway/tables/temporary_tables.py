@@ -35,9 +35,10 @@ from gateway.stored_tables.listings import build_create_statement
 from gateway.stored_tables.partitions import overlap, partitions_of_files
 from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, encode_schema
 from gateway.tables.answers import not_created
+from gateway.tables.backend_errors import for_client
 from gateway.tables.changes import begin_drop
 from gateway.tables.execution import StatementExecutor
-from gateway.tables.insertions import Insertion, of_client
+from gateway.tables.insertions import Insertion
 from gateway.tables.new_tables import NewTable
 from gateway.tables.part_merging import MAX_SMALL_PARTS, PartMerging
 from gateway.tables.part_writer import PartWriter
@@ -145,7 +146,7 @@ class TemporaryTables:
                 return not_created(error.text)
             raise
         except BackendError as error:
-            raise of_client(error, new.name, "CREATE TABLE") from error
+            raise for_client(error, new.name, "CREATE TABLE") from error
         log.info("temporary_table_created", table=table.name, table_uuid=table.uuid)
         return answer
 
@@ -169,7 +170,7 @@ class TemporaryTables:
             partitions=await insertion.replaced_partition(table, schema, execution.backend),
         )
 
-        async def prepare(_: PendingWrite) -> InsertedRows:
+        async def prepare() -> InsertedRows:
             return insertion.rows
 
         answer = await self._parts.execute(execution, table, write, prepare)

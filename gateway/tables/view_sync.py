@@ -19,7 +19,7 @@ from gateway.blocking_work.storage import Storage
 from gateway.errors import STORAGE_UNAVAILABLE, GatewayError
 from gateway.sql.name_syntax import qualify_with_session
 from gateway.stored_tables.partitions import in_partitions
-from gateway.stored_tables.storage_formats import find_storage_format
+from gateway.stored_tables.storage_formats import storage_options
 from gateway.stored_tables.table_plans import (
     build_scan,
     build_session_table,
@@ -81,12 +81,11 @@ class ViewSync:
         Raises:
             OSError: If the storage is not there.
         """
-        options = find_storage_format(table.storage_format, table.name).options(dict(table.options))
         scan = partial(
             build_scan,
             storage_format=table.storage_format,
             schema=schema,
-            options=options,
+            options=storage_options(table),
             partition_columns=table.partition_columns,
         )
         directories = await self._storage.run_location(self._directories, execution, table)

@@ -1,6 +1,6 @@
 """A temporary table beside a table of Spark: the same definition, the same statements, and what both must have."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
@@ -36,7 +36,7 @@ class SparkPair:
         Returns:
             The condition of the error, which both have. None without an error.
         """
-        found, expected = (self._outcome(text.format(t=name)) for name in ("t", _SPARK_TABLE))
+        found, expected = (outcome(self._client.run, text.format(t=name)) for name in ("t", _SPARK_TABLE))
         assert found == expected, (text, found, expected)
         return expected
 
@@ -49,16 +49,18 @@ class SparkPair:
         columns, of_spark = self._columns("t"), self._columns(_SPARK_TABLE)
         assert columns == of_spark, (columns, of_spark)
 
-    def _outcome(self, text: str) -> str | None:
-        try:
-            self._client.run(text)
-        except PySparkException as error:
-            return error.getCondition()
-        return None
-
     def _columns(self, name: str) -> object:
         """Return the columns of a table, without the values that Spark computes from the default values."""
         columns = self._client.spark.table(name).schema.jsonValue()["fields"]
         for column in columns:
             column["metadata"].pop("EXISTS_DEFAULT", None)
         return columns
+
+
+def outcome(run: Callable[[str], object], text: str) -> str | None:
+    """Return the condition of the error with which a statement fails. None if it succeeds."""
+    try:
+        run(text)
+    except PySparkException as error:
+        return error.getCondition()
+    return None

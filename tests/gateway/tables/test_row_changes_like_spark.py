@@ -4,14 +4,14 @@ Files cannot be changed in Spark. The catalog keeps its tables in memory, and Sp
 catalog belongs to Spark 4.2, so its server has this version.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql.connect.session import SparkSession
 
+from tests.gateway.tables.spark_pair import outcome
 from tests.maven import fetch_jars
 from tests.python_environments import python_environment
 
@@ -131,12 +131,3 @@ def test_rows_change_as_in_a_catalog_of_spark(client, row_level, seed):
         assert found == expected or {found, expected} <= _EITHER, (seed, number, text)
         rows = sorted(map(repr, client.rows("select * from t")))
         assert rows == sorted(repr(tuple(row)) for row in row_level.table("t").collect()), (seed, number, text)
-
-
-def outcome(run: Callable[[str], object], text: str) -> str | None:
-    """Return the condition of the error with which a statement fails. None if it succeeds."""
-    try:
-        run(text)
-    except PySparkException as error:
-        return error.getCondition()
-    return None

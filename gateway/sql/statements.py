@@ -336,7 +336,7 @@ class ExplainSparkStatement:
 
 
 class ModificationKind(enum.Enum):
-    """A row modification that temporary tables do not support.
+    """A statement that changes rows of a table.
 
     The values are the first words of the statement.
     """

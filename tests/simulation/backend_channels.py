@@ -146,8 +146,6 @@ class _StreamCall(_Call):
             if response is aio.EOF:
                 break
             yield response
-        if self._error is not None:
-            raise self._error
 
     async def read(self) -> Any:
         if self._responses is None:
@@ -156,7 +154,11 @@ class _StreamCall(_Call):
                 self._error = answer
             no_responses = self._is_cut_short or not isinstance(answer, Sequence)
             self._responses = deque(() if no_responses else answer)
-        return self._responses.popleft() if self._responses else aio.EOF
+        if self._responses:
+            return self._responses.popleft()
+        if self._error is not None:
+            raise self._error
+        return aio.EOF
 
     async def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.OK if self._error is None else self._error.code()

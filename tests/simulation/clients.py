@@ -133,10 +133,14 @@ class Client:
             table = self._random.choice(_TABLES)
             if chance < 0.45:
                 self._execute(session_id, table, f"CREATE TEMPORARY TABLE {table} AS SELECT 1 AS id")
-            elif chance < 0.6:
+            elif chance < 0.56:
                 self._execute(session_id, table, f"INSERT INTO {table} SELECT 2 AS id")
-            elif chance < 0.7:
+            elif chance < 0.62:
                 self._execute(session_id, table, f"INSERT OVERWRITE {table} SELECT 3 AS id")
+            elif chance < 0.68:
+                self._execute(session_id, table, f"UPDATE {table} SET id = 4L WHERE id = 2")
+            elif chance < 0.71:
+                self._execute(session_id, table, f"ALTER TABLE {table} ADD COLUMN x bigint")
             elif chance < 0.8:
                 self._execute(session_id, table, f"DROP TABLE {table}")
             else:

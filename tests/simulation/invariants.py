@@ -442,6 +442,21 @@ class InvariantChecker:
             self._check_live(new)
         else:
             self._check_removed_holders(old, new)
+            self._check_removed_parts(old, new)
+
+    def _check_removed_parts(self, old: SessionRecord, new: SessionRecord) -> None:
+        now = {table.uuid: table for table in new.tables}
+        for table in old.tables:
+            current = now.get(table.uuid)
+            if current is None:
+                continue
+            begun = {write.directory for write in table.writes if not write.is_published}
+            published = [write for write in current.writes if write.is_published and write.directory in begun]
+            allowed = {write.directory for write in table.writes}.union(*(write.replaced for write in published))
+            lost = set(table.parts) - set(current.parts) - allowed
+            if lost:
+                text = f"table [{table.name}] of {old.session_uuid} loses the parts {sorted(lost)}"
+                self.report_violation(21, text)
 
     def _check_removed_holders(self, old: SessionRecord, new: SessionRecord) -> None:
         removed = old.holders - new.holders

@@ -26,7 +26,7 @@ from gateway.sessions.pending_updates import PendingUpdates
 from gateway.sessions.record_updates import RecordUpdates
 from gateway.sessions.replica_lease import ReplicaLease
 from gateway.sessions.served_sessions import ServedSessions
-from gateway.tables import execution
+from gateway.tables import changes, execution
 from gateway.tables.records import TableRecords
 from gateway.tables.table_errors import ChangeTakenError
 from gateway.tables.undo import Undo
@@ -373,6 +373,11 @@ MUTATIONS: Sequence[Mutation] = (
         lambda: _patch((Removals, "remove_orphan", lambda self, session_uuid: True)),
         frozenset({2, 3}),
         first=8,
+    ),
+    Mutation(
+        "a statement rewrites rows that others have replaced",
+        lambda: _patch((changes, "_parts_around", lambda table, write, _: ((), table.parts[len(write.replaced) :]))),
+        frozenset({21}),
     ),
     Mutation("a statement begins although it has begun before", _begin_again, frozenset({10}), first=91),
     Mutation("a gateway that stops undoes its statements", _undo_at_stop, frozenset({11}), Situation.STOPS, first=161),

@@ -7,7 +7,8 @@ The gateway's own calls to the backend are a part of the protocol:
 - A driver that dies loses its sessions and operations, but its executors continue.
 
 The model has sessions with temporary views, writes into a directory, and operations that can be reattached, interrupted
-and released. It has no data, and only the plans that the gateway itself creates for temporary tables.
+and released. Like Spark, it refuses to change the rows of a view. It has no data, and only the plans that the gateway
+itself creates for temporary tables.
 """
 
 import random
@@ -34,6 +35,7 @@ Reply = Callable[[Sequence[bytes] | Exception], object]
 """Receives the responses of a call, or the reason for its failure."""
 
 _SCHEMA = pyspark_types_to_proto_types(StructType([StructField("id", LongType())]))
+_ADDED = pyspark_types_to_proto_types(StructType([StructField("x", LongType())]))
 _VIEW_PREFIX = "system.session.`"
 _State = base_pb2.GetStatusResponse.OperationStatus
 
@@ -164,6 +166,11 @@ class SparkServer:
             operation.waiting.append(reply)
             self._schedule.after(self._random.random() * 0.2, lambda: self._start_write(operation))
             return
+        if plan.command.sql_command.input.sql.query.startswith("UPDATE"):
+            text = "The feature is not supported: Table `unknown` does not support UPDATE TABLE."
+            operation.answer = _spark_error("UNSUPPORTED_FEATURE.TABLE_OPERATION", text)
+            reply(operation.answer)
+            return
         if plan.command.HasField("create_dataframe_view"):
             view = plan.command.create_dataframe_view
             session.views[view.name.strip("`").lower()] = tuple(_view_paths(view.input))
@@ -253,6 +260,9 @@ class SparkServer:
     def _analyze(session: _Session, request: Any) -> Sequence[bytes] | Exception:
         response = base_pb2.AnalyzePlanResponse()
         kind = request.WhichOneof("analyze")
+        if kind == "ddl_parse":
+            response.ddl_parse.parsed.CopyFrom(_ADDED)
+            return [response.SerializeToString()]
         relation = getattr(request, kind).plan.root
         name = relation.read.named_table.unparsed_identifier
         paths: Sequence[str] = ()

@@ -63,7 +63,8 @@ def begin_write(record: SessionRecord, table: TemporaryTable, write: PendingWrit
         raise GatewayError(
             "LODGE_TABLE_CHANGED",
             "40001",
-            f"Another statement uses the name [{write.other_name}] by now. Nothing was changed. Run the statement again.",
+            f"Another statement uses the name [{write.other_name}] by now. Nothing was changed. Run the statement "
+            "again.",
         )
     return put_table(record, replace(current, writes=(*current.writes, write)))
 

@@ -82,10 +82,11 @@ def _select_texts(fields: Sequence[StructField], values: Sequence[str]) -> str:
 def _text_of(value: str, kind: DataType) -> str:
     """Return the SQL text of the text of a value in the name of a directory.
 
-    Times are in UTC, in any time zone of the session.
+    Times are in UTC, in any time zone of the session. No conversion between time zones is involved, because a time zone
+    has no times in the hour that it skips each year.
     """
     if isinstance(kind, TimestampType):
-        value = f"to_utc_timestamp({value}, current_timezone())"
+        value = f"timestampadd(MICROSECOND, unix_micros({value}), TIMESTAMP_NTZ'1970-01-01 00:00:00')"
     return f"CAST({value} AS STRING)"
 
 

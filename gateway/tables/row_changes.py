@@ -26,12 +26,13 @@ from gateway.sql.statements import ModificationKind
 from gateway.stored_tables.insert_plans import PLACEHOLDER, InsertedRows
 from gateway.stored_tables.partitions import build_touched_partitions, in_partitions, partition_path
 from gateway.stored_tables.rewriting import Rewriting, needs_conversion
+from gateway.stored_tables.storage_formats import has_times
 from gateway.stored_tables.table_plans import build_session_table
 from gateway.tables.execution import StatementExecutor
 from gateway.tables.part_writer import PartWriter
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
-from gateway.tables.table_errors import merge_subquery, not_supported
+from gateway.tables.table_errors import inexact_rewriting, merge_subquery, not_supported
 from gateway.tables.temporary_tables import require_ready
 from workspace.name_comparison import comparable_name
 from workspace.records import TemporaryTable, WriteKind
@@ -231,6 +232,9 @@ class RowChanges:
         rows = await self._executor.views.contents(execution, table, schema)
         write = self._parts.new_write(execution, schema, WriteKind.INSERTION)
         if not rewriting.is_insertion:
+            setting = execution.settings.find_inexact_times(table.storage_format)
+            if setting is not None and has_times(schema):
+                raise inexact_rewriting(table.name, kind.value, setting)
             partitions = await rewriting.touched_partitions(backend, rows)
             if partitions == ():
                 return build_row_response({})

@@ -23,7 +23,12 @@ from gateway.sql.column_definitions import parse_column_definitions
 from gateway.sql.lexer import VARIABLE_START
 from gateway.sql.name_syntax import quote_name
 from gateway.sql.table_alteration import AddColumns, ChangeColumn, SetProperties, UnsetProperties, parse_alteration
-from gateway.stored_tables.column_metadata import CURRENT_DEFAULT, has_limits_or_default, stored_schema
+from gateway.stored_tables.column_metadata import (
+    CURRENT_DEFAULT,
+    has_limits_or_default,
+    stored_schema,
+    varchar_for_char,
+)
 from gateway.stored_tables.listings import list_properties, list_temporary_tables, list_workspace_tables
 from gateway.stored_tables.table_plans import build_empty_relation, build_named_table, encode_schema
 from gateway.tables import answers, table_errors
@@ -181,12 +186,16 @@ class SqlCommands:
                 f"{statement.unsupported} in {operation}",
                 "Specify all columns by position, by name (BY NAME) or in a list.",
             )
+        constants = {name: text for name, text in statement.partition if text is not None}
+        if statement.overwrite and sql.context.settings.partition_constants_are_texts:
+            if not all(text.startswith(("'", '"')) for text in constants.values()):
+                raise table_errors.ambiguous_constants(table.name)
         insertion = Insertion(
             table=table.name,
             rows=await sql.inserted_rows(statement),
             overwrite=statement.overwrite,
             is_dynamic=sql.context.settings.overwrites_partitions,
-            constants={name: text for name, text in statement.partition if text is not None},
+            constants=constants,
         )
         return partial(self._tables.insert, sql.context.execution, insertion)
 
@@ -387,7 +396,12 @@ async def _define(sql: SqlStatement, table: str, span: statements.Span, partitio
     definitions = await sql.run(parse_column_definitions, sql.text[slice(*span)], sql.context.settings.dialect)
     if definitions.unsupported:
         raise table_errors.unsupported_definition(table, definitions.unsupported)
-    schema = stored_schema(await sql.context.backend.parse_schema(definitions.text), dict(definitions.defaults))
+    defined = await sql.context.backend.parse_schema(definitions.text)
+    if sql.context.settings.enforces_not_null and not all(field.nullable for field in defined.fields):
+        raise table_errors.no_enforcement(table)
+    if sql.context.settings.char_is_varchar:
+        defined = varchar_for_char(defined)
+    schema = stored_schema(defined, dict(definitions.defaults))
     names = {sql.context.settings.comparable_name(name) for name in partitions}
     for field in schema.fields:
         if sql.context.settings.comparable_name(field.name) in names and has_limits_or_default(field):

@@ -27,6 +27,7 @@ from gateway.stored_tables.column_metadata import (
     has_limits_or_default,
     sql_type,
     stored_schema,
+    varchar_for_char,
 )
 from gateway.stored_tables.insert_plans import InsertedRows, no_rows
 from gateway.stored_tables.partitions import build_texts
@@ -68,6 +69,8 @@ class TableAlterations:
         if table.storage_format == "csv":
             raise not_supported(name, "new columns, because it is stored as [csv]", "Use another format.")
         defined = await execution.backend.parse_schema(definitions.text)
+        if execution.settings.char_is_varchar:
+            defined = varchar_for_char(defined)
         added = stored_schema(defined, dict(definitions.defaults))
         for each in defined.fields:
             if not each.nullable:

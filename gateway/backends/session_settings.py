@@ -20,6 +20,7 @@ _STORE_FORMAT = "store.format"
 _PARTITION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _FIRST_READERS = "spark.sql.sources.useV1SourceList"
 
+_CHAR_AS_STRING = "spark.sql.legacy.charVarcharAsString"
 _CHAR_AS_VARCHAR = "spark.sql.charAsVarchar"
 _ENFORCE_NOT_NULL = "spark.sql.fileSource.insert.enforceNotNull"
 _CONSTANTS_AS_TEXTS = (
@@ -44,6 +45,7 @@ SETTING_DEFAULTS: Mapping[str, str] = {
     _STORE_FORMAT: "parquet",
     _PARTITION_OVERWRITE_MODE: "static",
     _FIRST_READERS: "avro,csv,json,kafka,orc,parquet,text",
+    _CHAR_AS_STRING: "false",
     _CHAR_AS_VARCHAR: "false",
     _ENFORCE_NOT_NULL: "false",
     **dict.fromkeys(_CONSTANTS_AS_TEXTS, "false"),
@@ -71,6 +73,7 @@ class SessionSettings:
         overwrites_partitions: Whether an insertion that overwrites rows replaces only the partitions that they name.
         first_readers: The formats that Spark reads with the first version of its readers. The columns ``_metadata`` are
             missing in the second version.
+        char_is_string: Whether new columns have ``STRING`` in the place of ``CHAR`` and ``VARCHAR``.
         char_is_varchar: Whether new columns have ``VARCHAR`` in the place of ``CHAR``.
         enforces_not_null: Whether Spark refuses to insert NULL into columns with ``NOT NULL``.
         partition_constants_are_texts: Whether some constants in ``PARTITION`` have another meaning than in a query.
@@ -83,6 +86,7 @@ class SessionSettings:
     store_format: str = "parquet"
     overwrites_partitions: bool = False
     first_readers: frozenset[str] = frozenset({"orc", "parquet"})
+    char_is_string: bool = False
     char_is_varchar: bool = False
     enforces_not_null: bool = False
     partition_constants_are_texts: bool = False
@@ -104,6 +108,7 @@ class SessionSettings:
             store_format=values[_STORE_FORMAT].strip().strip("'\"`").lower(),
             overwrites_partitions=values[_PARTITION_OVERWRITE_MODE].strip().lower() == "dynamic",
             first_readers=frozenset(map(str.strip, values[_FIRST_READERS].lower().split(","))),
+            char_is_string=_is_true(values[_CHAR_AS_STRING]),
             char_is_varchar=_is_true(values[_CHAR_AS_VARCHAR]),
             enforces_not_null=_is_true(values[_ENFORCE_NOT_NULL]),
             partition_constants_are_texts=any(_is_true(values[key]) for key in _CONSTANTS_AS_TEXTS),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StringType, StructField, StructType, VarcharType
 
+from gateway.backends.session_settings import SessionSettings
 from gateway.sql.name_syntax import quote_name
 
 CHAR_OR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
@@ -66,9 +67,13 @@ def char_length(field: StructField) -> int | None:
     return None if match is None else int(match[1])
 
 
-def varchar_for_char(schema: StructType) -> StructType:
-    """Return columns with ``VARCHAR`` in the place of ``CHAR``."""
-    return _map_columns(schema, lambda each: VarcharType(each.length) if isinstance(each, CharType) else each)
+def replace_limits(defined: StructType, settings: SessionSettings) -> StructType:
+    """Return the columns of a definition with the types that settings of the session put in the place of others."""
+    if settings.char_is_string:
+        return _map_columns(defined, _without_limit)
+    if settings.char_is_varchar:
+        return _map_columns(defined, lambda kind: VarcharType(kind.length) if isinstance(kind, CharType) else kind)
+    return defined
 
 
 def sql_type(kind: DataType) -> str:
@@ -84,7 +89,11 @@ def sql_type(kind: DataType) -> str:
 
 def _without_limits(kind: DataType) -> DataType:
     """Return a type with ``STRING`` in the place of ``CHAR`` and ``VARCHAR``."""
-    return _map_type(kind, lambda each: StringType() if isinstance(each, CharType | VarcharType) else each)
+    return _map_type(kind, _without_limit)
+
+
+def _without_limit(kind: DataType) -> DataType:
+    return StringType() if isinstance(kind, CharType | VarcharType) else kind
 
 
 def _map_type(kind: DataType, change: Callable[[DataType], DataType]) -> DataType:

@@ -123,10 +123,9 @@ def build_scan(
             column.alias.metadata = json.dumps(field.metadata)
             column = column.alias.expr
         if length is not None:
-            padding = column.unresolved_function
-            padding.function_name = "rpad"
-            column = padding.arguments.add()
-            padding.arguments.add().literal.integer = length
+            name = quote_name(field.name)
+            column.expression_string.expression = f"rpad({name}, greatest({length}, char_length({name})))"
+            continue
         column.unresolved_attribute.unparsed_identifier = quote_name(field.name)
     return projection
 

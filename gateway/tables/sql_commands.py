@@ -26,8 +26,8 @@ from gateway.sql.table_alteration import AddColumns, ChangeColumn, SetProperties
 from gateway.stored_tables.column_metadata import (
     CURRENT_DEFAULT,
     has_limits_or_default,
+    replace_limits,
     stored_schema,
-    varchar_for_char,
 )
 from gateway.stored_tables.listings import list_properties, list_temporary_tables, list_workspace_tables
 from gateway.stored_tables.table_plans import build_empty_relation, build_named_table, encode_schema
@@ -187,9 +187,9 @@ class SqlCommands:
                 "Specify all columns by position, by name (BY NAME) or in a list.",
             )
         constants = {name: text for name, text in statement.partition if text is not None}
-        if statement.overwrite and sql.context.settings.partition_constants_are_texts:
-            if not all(text.startswith(("'", '"')) for text in constants.values()):
-                raise table_errors.ambiguous_constants(table.name)
+        are_quoted = all(text.startswith(("'", '"')) for text in constants.values())
+        if statement.overwrite and not are_quoted and sql.context.settings.partition_constants_are_texts:
+            raise table_errors.ambiguous_constants(table.name)
         insertion = Insertion(
             table=table.name,
             rows=await sql.inserted_rows(statement),
@@ -399,9 +399,7 @@ async def _define(sql: SqlStatement, table: str, span: statements.Span, partitio
     defined = await sql.context.backend.parse_schema(definitions.text)
     if sql.context.settings.enforces_not_null and not all(field.nullable for field in defined.fields):
         raise table_errors.no_enforcement(table)
-    if sql.context.settings.char_is_varchar:
-        defined = varchar_for_char(defined)
-    schema = stored_schema(defined, dict(definitions.defaults))
+    schema = stored_schema(replace_limits(defined, sql.context.settings), dict(definitions.defaults))
     names = {sql.context.settings.comparable_name(name) for name in partitions}
     for field in schema.fields:
         if sql.context.settings.comparable_name(field.name) in names and has_limits_or_default(field):

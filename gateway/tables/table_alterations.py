@@ -25,9 +25,9 @@ from gateway.stored_tables.column_metadata import (
     CURRENT_DEFAULT,
     EXISTS_DEFAULT,
     has_limits_or_default,
+    replace_limits,
     sql_type,
     stored_schema,
-    varchar_for_char,
 )
 from gateway.stored_tables.insert_plans import InsertedRows, no_rows
 from gateway.stored_tables.partitions import build_texts
@@ -69,9 +69,7 @@ class TableAlterations:
         if table.storage_format == "csv":
             raise not_supported(name, "new columns, because it is stored as [csv]", "Use another format.")
         defined = await execution.backend.parse_schema(definitions.text)
-        if execution.settings.char_is_varchar:
-            defined = varchar_for_char(defined)
-        added = stored_schema(defined, dict(definitions.defaults))
+        added = stored_schema(replace_limits(defined, execution.settings), dict(definitions.defaults))
         for each in defined.fields:
             if not each.nullable:
                 raise not_supported(name, "new columns with NOT NULL", "Remove NOT NULL.")

@@ -84,7 +84,7 @@ def inexact_rewriting(name: str, statement: str, setting: str) -> GatewayError:
     """Return the error for a statement that would change dates and times in rows that it does not concern."""
     return not_supported(
         name,
-        f"{statement} while [{setting}] has its present value, because Spark would change dates and times in other rows",
+        f"{statement} while Spark would change dates and times in other rows because of the setting [{setting}]",
         "Set it to its default value, and run the statement again.",
     )
 

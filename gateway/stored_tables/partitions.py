@@ -14,6 +14,7 @@ from pyspark.sql.connect.proto import base_pb2, expressions_pb2, relations_pb2
 from pyspark.sql.types import DataType, StructField, StructType, TimestampType
 
 from gateway.sql.name_syntax import quote_name
+from gateway.stored_tables.table_plans import call_function
 from workspace.identifiers import TableUuid
 from workspace.name_comparison import comparable_name
 
@@ -124,7 +125,7 @@ def in_partitions(
     filtered = relations_pb2.Relation()
     filtered.filter.input.CopyFrom(relation)
     condition = _any([_is_in(schema, path) for path in partitions])
-    filtered.filter.condition.CopyFrom(_call("not", condition) if negated else condition)
+    filtered.filter.condition.CopyFrom(call_function("not", condition) if negated else condition)
     return filtered
 
 
@@ -137,11 +138,11 @@ def _is_in(schema: StructType, path: str) -> expressions_pb2.Expression:
         column, text = expressions_pb2.Expression(), expressions_pb2.Expression()
         if value == NO_VALUE:
             column.unresolved_attribute.unparsed_identifier = quote_name(field.name)
-            conditions.append(_call("isnull", column))
+            conditions.append(call_function("isnull", column))
         else:
             column.expression_string.expression = _text_of(quote_name(field.name), field.dataType)
             text.literal.string = _unescape(value)
-            conditions.append(_call("<=>", column, text))
+            conditions.append(call_function("<=>", column, text))
     return _all(conditions)
 
 
@@ -150,20 +151,13 @@ def _any(conditions: Sequence[expressions_pb2.Expression]) -> expressions_pb2.Ex
     if len(conditions) == 1:
         return conditions[0]
     middle = len(conditions) // 2
-    return _call("or", _any(conditions[:middle]), _any(conditions[middle:]))
+    return call_function("or", _any(conditions[:middle]), _any(conditions[middle:]))
 
 
 def _all(conditions: Sequence[expressions_pb2.Expression]) -> expressions_pb2.Expression:
     if len(conditions) == 1:
         return conditions[0]
-    return _call("and", conditions[0], _all(conditions[1:]))
-
-
-def _call(name: str, *arguments: expressions_pb2.Expression) -> expressions_pb2.Expression:
-    expression = expressions_pb2.Expression()
-    expression.unresolved_function.function_name = name
-    expression.unresolved_function.arguments.extend(arguments)
-    return expression
+    return call_function("and", conditions[0], _all(conditions[1:]))
 
 
 def _escape(name: str) -> str:

@@ -122,12 +122,25 @@ def build_scan(
             column.alias.name.append(field.name)
             column.alias.metadata = json.dumps(field.metadata)
             column = column.alias.expr
-        if length is not None:
-            name = quote_name(field.name)
-            column.expression_string.expression = f"rpad({name}, greatest({length}, char_length({name})))"
-            continue
         column.unresolved_attribute.unparsed_identifier = quote_name(field.name)
+        if length is not None:
+            column.CopyFrom(_padded(column, length))
     return projection
+
+
+def _padded(column: expressions_pb2.Expression, length: int) -> expressions_pb2.Expression:
+    """Return the texts of a column, padded to a length. Longer texts remain as they are."""
+    wanted = expressions_pb2.Expression()
+    wanted.literal.integer = length
+    return call_function("rpad", column, call_function("greatest", wanted, call_function("char_length", column)))
+
+
+def call_function(name: str, *arguments: expressions_pb2.Expression) -> expressions_pb2.Expression:
+    """Return the call of a function of Spark."""
+    expression = expressions_pb2.Expression()
+    expression.unresolved_function.function_name = name
+    expression.unresolved_function.arguments.extend(arguments)
+    return expression
 
 
 def _readable_column(field: StructField) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ EXISTS_DEFAULT = "EXISTS_DEFAULT"
 
 _KEYS = frozenset({CHAR_OR_VARCHAR, CURRENT_DEFAULT, EXISTS_DEFAULT})
 _CHAR = re.compile(r"\bchar\b")
-_ONLY_CHAR = re.compile(r"char\((\d+)\)", re.IGNORECASE)
+_ONLY_CHAR = re.compile(r"char\((\d{1,9})\)", re.IGNORECASE)
 
 
 def stored_schema(defined: StructType, defaults: Mapping[int, str]) -> StructType:

@@ -20,6 +20,22 @@ _STORE_FORMAT = "store.format"
 _PARTITION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _FIRST_READERS = "spark.sql.sources.useV1SourceList"
 
+_CHAR_AS_STRING = "spark.sql.legacy.charVarcharAsString"
+_CHAR_AS_VARCHAR = "spark.sql.charAsVarchar"
+_ENFORCE_NOT_NULL = "spark.sql.fileSource.insert.enforceNotNull"
+_CONSTANTS_AS_TEXTS = (
+    "spark.sql.legacy.keepPartitionSpecAsStringLiteral",
+    "spark.sql.legacy.parseNullPartitionSpecAsStringLiteral",
+)
+_INEXACT_TIMES: Mapping[str, tuple[str, frozenset[str]]] = {
+    "spark.sql.legacy.timeParserPolicy": ("legacy", frozenset({"csv", "json"})),
+    "spark.sql.orc.impl": ("hive", frozenset({"orc"})),
+    "spark.sql.parquet.datetimeRebaseModeInWrite": ("legacy", frozenset({"parquet"})),
+    "spark.sql.parquet.int96RebaseModeInWrite": ("legacy", frozenset({"parquet"})),
+    "spark.sql.parquet.outputTimestampType": ("timestamp_millis", frozenset({"parquet"})),
+}
+"""The settings with which Spark changes some dates and times when it writes them: their value, and the formats."""
+
 SETTING_DEFAULTS: Mapping[str, str] = {
     _CASE_SENSITIVE: "false",
     _ANSI: "true",
@@ -29,6 +45,15 @@ SETTING_DEFAULTS: Mapping[str, str] = {
     _STORE_FORMAT: "parquet",
     _PARTITION_OVERWRITE_MODE: "static",
     _FIRST_READERS: "avro,csv,json,kafka,orc,parquet,text",
+    _CHAR_AS_STRING: "false",
+    _CHAR_AS_VARCHAR: "false",
+    _ENFORCE_NOT_NULL: "false",
+    **dict.fromkeys(_CONSTANTS_AS_TEXTS, "false"),
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.orc.impl": "native",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.outputTimestampType": "INT96",
 }
 """The settings to read from the backend, with their default values.
 
@@ -48,6 +73,11 @@ class SessionSettings:
         overwrites_partitions: Whether an insertion that overwrites rows replaces only the partitions that they name.
         first_readers: The formats that Spark reads with the first version of its readers. The columns ``_metadata`` are
             missing in the second version.
+        char_is_string: Whether new columns have ``STRING`` in the place of ``CHAR`` and ``VARCHAR``.
+        char_is_varchar: Whether new columns have ``VARCHAR`` in the place of ``CHAR``.
+        enforces_not_null: Whether Spark refuses to insert NULL into columns with ``NOT NULL``.
+        partition_constants_are_texts: Whether some constants in ``PARTITION`` have another meaning than in a query.
+        inexact_times: The settings of the session with which Spark changes some dates and times when it writes them.
     """
 
     is_case_sensitive: bool = False
@@ -56,6 +86,11 @@ class SessionSettings:
     store_format: str = "parquet"
     overwrites_partitions: bool = False
     first_readers: frozenset[str] = frozenset({"orc", "parquet"})
+    char_is_string: bool = False
+    char_is_varchar: bool = False
+    enforces_not_null: bool = False
+    partition_constants_are_texts: bool = False
+    inexact_times: frozenset[str] = frozenset()
 
     @classmethod
     def from_values(cls, values: Mapping[str, str]) -> "SessionSettings":
@@ -73,7 +108,18 @@ class SessionSettings:
             store_format=values[_STORE_FORMAT].strip().strip("'\"`").lower(),
             overwrites_partitions=values[_PARTITION_OVERWRITE_MODE].strip().lower() == "dynamic",
             first_readers=frozenset(map(str.strip, values[_FIRST_READERS].lower().split(","))),
+            char_is_string=_is_true(values[_CHAR_AS_STRING]),
+            char_is_varchar=_is_true(values[_CHAR_AS_VARCHAR]),
+            enforces_not_null=_is_true(values[_ENFORCE_NOT_NULL]),
+            partition_constants_are_texts=any(_is_true(values[key]) for key in _CONSTANTS_AS_TEXTS),
+            inexact_times=frozenset(
+                key for key, (inexact, _) in _INEXACT_TIMES.items() if values[key].strip().lower() == inexact
+            ),
         )
+
+    def find_inexact_times(self, storage_format: str) -> str | None:
+        """Return a setting with which Spark changes some dates and times when it writes files in a format."""
+        return next((key for key in sorted(self.inexact_times) if storage_format in _INEXACT_TIMES[key][1]), None)
 
     def comparable_name(self, name: str) -> str:
         """Return the normalized form of a name.

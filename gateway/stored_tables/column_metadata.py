@@ -4,10 +4,11 @@ Source: ``CharVarcharUtils`` and ``ResolveDefaultColumns`` of Spark.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StringType, StructField, StructType, VarcharType
 
+from gateway.backends.session_settings import SessionSettings
 from gateway.sql.name_syntax import quote_name
 
 CHAR_OR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
@@ -19,6 +20,7 @@ EXISTS_DEFAULT = "EXISTS_DEFAULT"
 
 _KEYS = frozenset({CHAR_OR_VARCHAR, CURRENT_DEFAULT, EXISTS_DEFAULT})
 _CHAR = re.compile(r"\bchar\b")
+_ONLY_CHAR = re.compile(r"char\((\d{1,9})\)", re.IGNORECASE)
 
 
 def stored_schema(defined: StructType, defaults: Mapping[int, str]) -> StructType:
@@ -59,6 +61,21 @@ def with_varchar_only(metadata: Mapping[str, object]) -> Mapping[str, object]:
     return metadata if kind is None else {**metadata, CHAR_OR_VARCHAR: _CHAR.sub("varchar", str(kind))}
 
 
+def char_length(field: StructField) -> int | None:
+    """Return the length of a ``CHAR`` column. None for other columns."""
+    match = _ONLY_CHAR.fullmatch(str((field.metadata or {}).get(CHAR_OR_VARCHAR, "")))
+    return None if match is None else int(match[1])
+
+
+def replace_limits(defined: StructType, settings: SessionSettings) -> StructType:
+    """Return the columns of a definition with the types that settings of the session put in the place of others."""
+    if settings.char_is_string:
+        return _map_columns(defined, _without_limit)
+    if settings.char_is_varchar:
+        return _map_columns(defined, lambda kind: VarcharType(kind.length) if isinstance(kind, CharType) else kind)
+    return defined
+
+
 def sql_type(kind: DataType) -> str:
     """Return a type in Spark's SQL syntax, with quoted names of members."""
     if isinstance(kind, StructType):
@@ -72,19 +89,31 @@ def sql_type(kind: DataType) -> str:
 
 def _without_limits(kind: DataType) -> DataType:
     """Return a type with ``STRING`` in the place of ``CHAR`` and ``VARCHAR``."""
+    return _map_type(kind, _without_limit)
+
+
+def _without_limit(kind: DataType) -> DataType:
+    return StringType() if isinstance(kind, CharType | VarcharType) else kind
+
+
+def _map_type(kind: DataType, change: Callable[[DataType], DataType]) -> DataType:
+    """Return a type in which a function has replaced each type that contains no other."""
     match kind:
-        case CharType() | VarcharType():
-            return StringType()
         case ArrayType():
-            return ArrayType(_without_limits(kind.elementType), kind.containsNull)
+            return ArrayType(_map_type(kind.elementType, change), kind.containsNull)
         case MapType():
-            return MapType(_without_limits(kind.keyType), _without_limits(kind.valueType), kind.valueContainsNull)
+            key, value = _map_type(kind.keyType, change), _map_type(kind.valueType, change)
+            return MapType(key, value, kind.valueContainsNull)
         case StructType():
-            return StructType(
-                [
-                    StructField(each.name, _without_limits(each.dataType), each.nullable, each.metadata)
-                    for each in kind.fields
-                ]
-            )
+            return _map_columns(kind, change)
         case _:
-            return kind
+            return change(kind)
+
+
+def _map_columns(schema: StructType, change: Callable[[DataType], DataType]) -> StructType:
+    return StructType(
+        [
+            StructField(each.name, _map_type(each.dataType, change), each.nullable, each.metadata)
+            for each in schema.fields
+        ]
+    )

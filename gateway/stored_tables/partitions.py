@@ -14,6 +14,7 @@ from pyspark.sql.connect.proto import base_pb2, expressions_pb2, relations_pb2
 from pyspark.sql.types import DataType, StructField, StructType, TimestampType
 
 from gateway.sql.name_syntax import quote_name
+from gateway.stored_tables.table_plans import call_function
 from workspace.identifiers import TableUuid
 from workspace.name_comparison import comparable_name
 
@@ -82,10 +83,11 @@ def _select_texts(fields: Sequence[StructField], values: Sequence[str]) -> str:
 def _text_of(value: str, kind: DataType) -> str:
     """Return the SQL text of the text of a value in the name of a directory.
 
-    Times are in UTC, in any time zone of the session.
+    Times are in UTC, in any time zone of the session. No conversion between time zones is involved, because a time zone
+    has no times in the hour that it skips each year.
     """
     if isinstance(kind, TimestampType):
-        value = f"to_utc_timestamp({value}, current_timezone())"
+        value = f"timestampadd(MICROSECOND, unix_micros({value}), TIMESTAMP_NTZ'1970-01-01 00:00:00')"
     return f"CAST({value} AS STRING)"
 
 
@@ -123,7 +125,7 @@ def in_partitions(
     filtered = relations_pb2.Relation()
     filtered.filter.input.CopyFrom(relation)
     condition = _any([_is_in(schema, path) for path in partitions])
-    filtered.filter.condition.CopyFrom(_call("not", condition) if negated else condition)
+    filtered.filter.condition.CopyFrom(call_function("not", condition) if negated else condition)
     return filtered
 
 
@@ -136,11 +138,11 @@ def _is_in(schema: StructType, path: str) -> expressions_pb2.Expression:
         column, text = expressions_pb2.Expression(), expressions_pb2.Expression()
         if value == NO_VALUE:
             column.unresolved_attribute.unparsed_identifier = quote_name(field.name)
-            conditions.append(_call("isnull", column))
+            conditions.append(call_function("isnull", column))
         else:
             column.expression_string.expression = _text_of(quote_name(field.name), field.dataType)
             text.literal.string = _unescape(value)
-            conditions.append(_call("<=>", column, text))
+            conditions.append(call_function("<=>", column, text))
     return _all(conditions)
 
 
@@ -149,20 +151,13 @@ def _any(conditions: Sequence[expressions_pb2.Expression]) -> expressions_pb2.Ex
     if len(conditions) == 1:
         return conditions[0]
     middle = len(conditions) // 2
-    return _call("or", _any(conditions[:middle]), _any(conditions[middle:]))
+    return call_function("or", _any(conditions[:middle]), _any(conditions[middle:]))
 
 
 def _all(conditions: Sequence[expressions_pb2.Expression]) -> expressions_pb2.Expression:
     if len(conditions) == 1:
         return conditions[0]
-    return _call("and", conditions[0], _all(conditions[1:]))
-
-
-def _call(name: str, *arguments: expressions_pb2.Expression) -> expressions_pb2.Expression:
-    expression = expressions_pb2.Expression()
-    expression.unresolved_function.function_name = name
-    expression.unresolved_function.arguments.extend(arguments)
-    return expression
+    return call_function("and", conditions[0], _all(conditions[1:]))
 
 
 def _escape(name: str) -> str:

@@ -16,13 +16,34 @@ Source: [temporary-tables §5.1.4]; [spark-data-source].
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DateType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VariantType,
+)
 
 from gateway.errors import GatewayError, SparkError
 from gateway.sql.name_syntax import quote_name
 from workspace.name_comparison import comparable_name
 from workspace.records import TemporaryTable
 
+_ALL_FILES = {
+    "ignoreCorruptFiles": "false",
+    "ignoreInvalidPartitionPaths": "false",
+    "ignoreMissingFiles": "false",
+    "ignoredPathSegmentRegex": "^[._]",
+}
+"""Options with which a read returns the rows of all files, or fails.
+
+Without them, settings of the session decide. A merge of parts or a change of rows would make missing rows permanent.
+"""
 _IN_UTC = {"timeZone": "UTC"}
 """A fixed time zone for writes and reads.
 
@@ -36,8 +57,12 @@ _TIMES = {
 }
 _TEXT_OPTIONS = frozenset({"compression", *_TIMES})
 _NO_TEXT = "\x01null\x01"
-_STRICT = {"columnNameOfCorruptRecord": "\x01malformed\x01", "mode": "FAILFAST"}
-"""Options that turn malformed rows into errors instead of NULL values.
+_STRICT = {
+    "columnNameOfCorruptRecord": "\x01malformed\x01",
+    "enableDateTimeParsingFallback": "false",
+    "mode": "FAILFAST",
+}
+"""Options that turn malformed rows into errors instead of NULL values or other values.
 
 No table has a column with the given name for malformed rows.
 """
@@ -137,12 +162,17 @@ def _refused(text: str) -> GatewayError:
 STORAGE_FORMATS: Mapping[str, StorageFormat] = {
     each.name: each
     for each in (
-        StorageFormat("parquet", _IN_UTC, frozenset({"compression"}), ("parquet.",)),
-        StorageFormat("orc", {}, frozenset({"compression"}), ("orc.",)),
-        StorageFormat("json", {**_TIMES, **_IN_UTC, **_STRICT}, _TEXT_OPTIONS | {"ignoreNullFields"}),
+        StorageFormat("parquet", {**_ALL_FILES, **_IN_UTC}, frozenset({"compression"}), ("parquet.",)),
+        StorageFormat("orc", {**_ALL_FILES, **_IN_UTC}, frozenset({"compression"}), ("orc.",)),
+        StorageFormat(
+            "json",
+            {**_ALL_FILES, **_TIMES, **_IN_UTC, **_STRICT, "ignoreNullFields": "true"},
+            _TEXT_OPTIONS | {"ignoreNullFields"},
+        ),
         StorageFormat(
             "csv",
             {
+                **_ALL_FILES,
                 **_TIMES,
                 **_IN_UTC,
                 **_STRICT,
@@ -232,11 +262,19 @@ def check_columns(storage: StorageFormat, schema: StructType, partition_columns:
             )
 
 
+def has_times(schema: StructType) -> bool:
+    """Return whether a schema contains dates or timestamps."""
+    return any(isinstance(each, DateType | TimestampType | TimestampNTZType) for each in _types(schema))
+
+
 def _is_lost(storage: StorageFormat, kind: DataType, *, is_partition: bool) -> bool:
     if isinstance(kind, BinaryType):
         return is_partition or storage.name == "csv"
     if isinstance(kind, MapType):
-        return storage.name == "json" and not isinstance(kind.keyType, StringType)
+        is_variant = isinstance(kind.valueType, VariantType)
+        return storage.name == "json" and (is_variant or not isinstance(kind.keyType, StringType))
+    if isinstance(kind, ArrayType):
+        return storage.name == "json" and isinstance(kind.elementType, VariantType)
     return isinstance(kind, StringType) and storage.name == "orc" and not kind.isUTF8BinaryCollation()
 
 

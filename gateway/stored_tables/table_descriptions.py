@@ -98,6 +98,8 @@ class TableDescription:
                 return None
             storage = STORAGE_FORMATS[document["format"]]
             schema = StructType.fromJson(document["schema"])
+            if not all(isinstance(field.metadata or {}, dict) for field in schema.fields):
+                return None
             options = {str(key): str(value) for key, value in document["options"].items()}
             storage.options(options)
             owner_id = str(document.get("owner", ""))

@@ -13,12 +13,14 @@ ignores).
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
 from pyspark.sql.connect.types import pyspark_types_to_proto_types
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from gateway.sql.name_syntax import qualify_with_session, quote_name
+from gateway.stored_tables.column_metadata import char_length, with_varchar_only
 from workspace.name_comparison import comparable_name
 from workspace.storage_paths import StoragePath
 
@@ -102,10 +104,12 @@ def build_scan(
         options: The options of the data source.
         partition_columns: The columns whose values are in the names of directories. Spark does not keep the metadata of
             such columns, so the relation adds them.
+
+    The relation pads ``CHAR`` columns itself, because a setting of the session decides whether Spark does.
     """
     scan = relations_pb2.Relation()
     scan.read.data_source.format = storage_format
-    scan.read.data_source.schema = encode_schema(schema)
+    scan.read.data_source.schema = json.dumps({"type": "struct", "fields": list(map(_readable_column, schema.fields))})
     scan.read.data_source.paths.extend(directories)
     scan.read.data_source.options.update(options)
     projection = relations_pb2.Relation()
@@ -113,12 +117,38 @@ def build_scan(
     partitions = set(map(comparable_name, partition_columns))
     for field in schema.fields:
         column = projection.project.expressions.add()
-        if field.metadata and comparable_name(field.name) in partitions:
+        length = char_length(field)
+        if field.metadata and (length is not None or comparable_name(field.name) in partitions):
             column.alias.name.append(field.name)
             column.alias.metadata = json.dumps(field.metadata)
             column = column.alias.expr
         column.unresolved_attribute.unparsed_identifier = quote_name(field.name)
+        if length is not None:
+            column.CopyFrom(_padded(column, length))
     return projection
+
+
+def _padded(column: expressions_pb2.Expression, length: int) -> expressions_pb2.Expression:
+    """Return the texts of a column, padded to a length. Longer texts remain as they are."""
+    wanted = expressions_pb2.Expression()
+    wanted.literal.integer = length
+    return call_function("rpad", column, call_function("greatest", wanted, call_function("char_length", column)))
+
+
+def call_function(name: str, *arguments: expressions_pb2.Expression) -> expressions_pb2.Expression:
+    """Return the call of a function of Spark."""
+    expression = expressions_pb2.Expression()
+    expression.unresolved_function.function_name = name
+    expression.unresolved_function.arguments.extend(arguments)
+    return expression
+
+
+def _readable_column(field: StructField) -> Mapping[str, Any]:
+    """Return a column in JSON format that Spark does not pad."""
+    column: dict[str, Any] = field.jsonValue()
+    if char_length(field) is not None:
+        column["metadata"] = with_varchar_only(column["metadata"])
+    return column
 
 
 def build_union(relations: Sequence[relations_pb2.Relation]) -> relations_pb2.Relation:

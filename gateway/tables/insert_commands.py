@@ -18,7 +18,7 @@ from gateway.tables.records import TableRecords
 from gateway.tables.row_changes import RowChanges
 from gateway.tables.sql_statement import SqlStatement
 from gateway.tables.statement_context import Execution
-from gateway.tables.table_errors import not_supported, too_many_insert_clauses
+from gateway.tables.table_errors import ambiguous_constants, not_supported, too_many_insert_clauses
 from gateway.tables.temporary_tables import TemporaryTables
 from workspace.records import TemporaryTable
 
@@ -118,10 +118,14 @@ async def _insertion(statement: Insert, table: TemporaryTable, sql: SqlStatement
     if statement.unsupported is not None:
         way_out = "Use MERGE INTO." if statement.unsupported.startswith("REPLACE") else "Remove it."
         raise not_supported(table.name, f"{statement.unsupported} in {_operation(statement)}", way_out)
+    constants = {name: text for name, text in statement.partition if text is not None}
+    are_quoted = all(text.startswith(("'", '"')) for text in constants.values())
+    if statement.overwrite and not are_quoted and sql.context.settings.partition_constants_are_texts:
+        raise ambiguous_constants(table.name)
     return Insertion(
         table=table.name,
         rows=await sql.inserted_rows(statement),
         overwrite=statement.overwrite,
         is_dynamic=sql.context.settings.overwrites_partitions,
-        constants={name: text for name, text in statement.partition if text is not None},
+        constants=constants,
     )

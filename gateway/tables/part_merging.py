@@ -57,7 +57,7 @@ class PartMerging:
         await self._tasks.wait()
 
     def start(self, execution: Execution, name: str) -> None:
-        """Merge the small parts of a table in the background if there are many.
+        """Merge the small parts of a table in the background if there are many, and a copy of its rows is exact.
 
         Args:
             execution: The statement that has added a part.
@@ -71,7 +71,7 @@ class PartMerging:
             table = find_table(await self._records.read(execution.session), name)
             if table is None or table.state is not TableState.READY or table.uuid in self._being_merged:
                 return
-            if len(table.parts) < MAX_SMALL_PARTS:
+            if len(table.parts) < MAX_SMALL_PARTS or execution.settings.find_inexact_times(table.storage_format):
                 return
             self._being_merged.add(table.uuid)
             try:

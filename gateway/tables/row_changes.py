@@ -27,12 +27,13 @@ from gateway.sql.statements import Insert, ModificationKind
 from gateway.stored_tables.insert_plans import PLACEHOLDER, InsertedRows
 from gateway.stored_tables.partitions import build_touched_partitions, in_partitions, partition_path
 from gateway.stored_tables.rewriting import Rewriting, needs_conversion
+from gateway.stored_tables.storage_formats import has_times
 from gateway.stored_tables.table_plans import build_session_table
 from gateway.tables.execution import StatementExecutor
 from gateway.tables.part_writer import PartWriter
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
-from gateway.tables.table_errors import merge_subquery, not_supported
+from gateway.tables.table_errors import inexact_rewriting, merge_subquery, not_supported
 from gateway.tables.temporary_tables import require_ready
 from workspace.name_comparison import comparable_name
 from workspace.records import TemporaryTable, WriteKind
@@ -247,6 +248,7 @@ class RowChanges:
         """
         table = require_ready(await self._records.read(execution.session), name)
         schema = await execution.backend.analyze_schema(build_session_table(table.name))
+        _check_rewriting(execution, table, schema, "REPLACE WHERE")
         contents = await self._executor.views.contents(execution, table, schema)
         write = replace(
             self._parts.new_write(execution, schema, WriteKind.REWRITING),
@@ -287,6 +289,7 @@ class RowChanges:
         rows = await self._executor.views.contents(execution, table, schema)
         write = self._parts.new_write(execution, schema, WriteKind.INSERTION)
         if not rewriting.is_insertion:
+            _check_rewriting(execution, table, schema, kind.value)
             partitions = await rewriting.touched_partitions(backend, rows)
             if partitions == ():
                 return build_row_response({})
@@ -310,6 +313,17 @@ class RowChanges:
         answer = await self._parts.execute(execution, table, write, prepare, statement=kind.value)
         log.info("rows_changed", table=table.name, statement=kind.value)
         return answer
+
+
+def _check_rewriting(execution: Execution, table: TemporaryTable, schema: StructType, statement: str) -> None:
+    """Check that Spark writes rows that a statement does not concern as they are.
+
+    Raises:
+        GatewayError: If a setting of the session changes dates or times.
+    """
+    setting = execution.settings.find_inexact_times(table.storage_format)
+    if setting is not None and has_times(schema):
+        raise inexact_rewriting(table.name, statement, setting)
 
 
 def _parse_replacement(text: str, dialect: Dialect) -> RowChange | None:

@@ -21,7 +21,12 @@ from gateway.scans.scan_summary import ScanSummary
 from gateway.sql import statements
 from gateway.sql.column_definitions import parse_column_definitions
 from gateway.sql.name_syntax import quote_name
-from gateway.stored_tables.column_metadata import CURRENT_DEFAULT, has_limits_or_default, stored_schema
+from gateway.stored_tables.column_metadata import (
+    CURRENT_DEFAULT,
+    has_limits_or_default,
+    replace_limits,
+    stored_schema,
+)
 from gateway.stored_tables.listings import list_properties, list_temporary_tables, list_workspace_tables
 from gateway.stored_tables.table_plans import build_empty_relation, build_named_table, encode_schema
 from gateway.tables import answers, table_errors
@@ -337,7 +342,10 @@ async def _define(sql: SqlStatement, table: str, span: statements.Span, partitio
     definitions = await sql.run(parse_column_definitions, sql.text[slice(*span)], sql.context.settings.dialect)
     if definitions.unsupported:
         raise table_errors.unsupported_definition(table, definitions.unsupported)
-    schema = stored_schema(await sql.context.backend.parse_schema(definitions.text), dict(definitions.defaults))
+    defined = await sql.context.backend.parse_schema(definitions.text)
+    if sql.context.settings.enforces_not_null and not all(field.nullable for field in defined.fields):
+        raise table_errors.no_enforcement(table)
+    schema = stored_schema(replace_limits(defined, sql.context.settings), dict(definitions.defaults))
     names = {sql.context.settings.comparable_name(name) for name in partitions}
     for field in schema.fields:
         if sql.context.settings.comparable_name(field.name) in names and has_limits_or_default(field):

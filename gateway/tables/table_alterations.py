@@ -25,6 +25,7 @@ from gateway.stored_tables.column_metadata import (
     CURRENT_DEFAULT,
     EXISTS_DEFAULT,
     has_limits_or_default,
+    replace_limits,
     sql_type,
     stored_schema,
 )
@@ -70,7 +71,7 @@ class TableAlterations:
         if table.storage_format == "csv":
             raise not_supported(name, "new columns, because it is stored as [csv]", "Use another format.")
         defined = await execution.backend.parse_schema(definitions.text)
-        added = stored_schema(defined, dict(definitions.defaults))
+        added = stored_schema(replace_limits(defined, execution.settings), dict(definitions.defaults))
         for each in defined.fields:
             if not each.nullable:
                 raise not_supported(name, "new columns with NOT NULL", "Remove NOT NULL.")

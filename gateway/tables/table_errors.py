@@ -80,6 +80,35 @@ def not_supported(name: str, operation: str, way_out: str) -> GatewayError:
     )
 
 
+def inexact_rewriting(name: str, statement: str, setting: str) -> GatewayError:
+    """Return the error for a statement that would change dates and times in rows that it does not concern."""
+    return not_supported(
+        name,
+        f"{statement} while Spark would change dates and times in other rows because of the setting [{setting}]",
+        "Set it to its default value, and run the statement again.",
+    )
+
+
+def no_enforcement(name: str) -> GatewayError:
+    """Return the error for a column with ``NOT NULL`` in a session in which Spark would refuse NULL."""
+    return not_supported(
+        name,
+        "NOT NULL while [spark.sql.fileSource.insert.enforceNotNull] is true, because Lodge does not refuse NULL",
+        "Remove NOT NULL, or set the setting to false.",
+    )
+
+
+def ambiguous_constants(name: str) -> GatewayError:
+    """Return the error for ``PARTITION`` with constants that settings of Spark turn into other texts."""
+    return not_supported(
+        name,
+        "INSERT OVERWRITE with constants in PARTITION that are not in quotes, while "
+        "[spark.sql.legacy.keepPartitionSpecAsStringLiteral] or "
+        "[spark.sql.legacy.parseNullPartitionSpecAsStringLiteral] is true",
+        "Write the constants in quotes, or set both settings to false.",
+    )
+
+
 def empty_partition_value(spec: str) -> GatewayError:
     """Return the error for a ``PARTITION`` clause with an empty text, which cannot be told from NULL in a directory."""
     details = f"The spec ([{spec}]) contains an empty partition column value"

@@ -56,7 +56,13 @@ EXACT = {"timestamp": "unix_micros({})", "binary": "hex({})"}
 REFUSED = {
     "parquet": ["make_interval(1,2,3,4,5,6,7)"],
     "orc": ["null", "array()", "parse_json('1')", "make_interval(1)", "'a' collate unicode_ci"],
-    "json": ["map(1, 'x')", "array(map(1, 2))", "make_interval(1)"],
+    "json": [
+        "map(1, 'x')",
+        "array(map(1, 2))",
+        "make_interval(1)",
+        "array(parse_json('1'))",
+        "map('k', parse_json('1'))",
+    ],
     "csv": ["null", "X'00FF'", "parse_json('1')", "make_interval(1)", *NESTED],
 }
 ONLY = {

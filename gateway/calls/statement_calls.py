@@ -35,6 +35,7 @@ from gateway.scans.kept_statements import KeptStatements
 from gateway.scans.lost_discoveries import discovery_lost, prevent_start
 from gateway.scans.plannings import Plannings
 from gateway.statements.classifier import Classifier
+from gateway.statements.computed_texts import evaluate_immediate
 from gateway.statements.routes import Change, Scan
 from gateway.statements.session_view import SessionViews
 from gateway.statements.statement import Statement
@@ -132,13 +133,20 @@ class StatementCalls:
             self._audited.describe(observed, decoded.plan)
             searched = None if decoded.is_compressed else request.data
             await self._paths.check(searched, [decoded.plan], decoded.size_bytes, decoded.texts)
-            route = await self._classifier.classify(Statement(request, decoded, self._pools), view, progress)
+            statement = Statement(request, decoded, self._pools)
+            is_evaluated = await evaluate_immediate(statement, view)
+            if is_evaluated:
+                await self._paths.check(None, [decoded.plan], decoded.size_bytes, decoded.texts)
+            route = await self._classifier.classify(statement, view, progress)
             if isinstance(route, Change):
                 decoded.texts.forget()
                 self._operations.start(route.operation, route.run)
                 return route.operation
             if isinstance(route, Scan):
                 return await self._resolution.plan_execution(request, decoded, route.resolver)
+            if is_evaluated:
+                resolver = await view.resolver(decoded.texts, progress.send)
+                return await self._resolution.plan_execution(request, decoded, resolver)
             return request
 
     async def _send(

@@ -26,6 +26,7 @@ from gateway.scans.discovery_progress import DiscoveryProgress
 from gateway.scans.plannings import Plannings
 from gateway.sessions.registry import Sessions
 from gateway.sql.statements import CreateView
+from gateway.statements.computed_texts import evaluate_names
 from gateway.statements.routes import Change, Pass, Route, Scan
 from gateway.statements.session_view import SessionView
 from gateway.statements.statement import Statement
@@ -110,7 +111,7 @@ class Classifier:
         if parsed is None:
             work = self._services.commands.work(context, statement.plan)
         else:
-            evaluated = await statement.evaluate_names(parsed, settings.dialect)
+            evaluated = await evaluate_names(statement, view, await statement.evaluate_names(parsed, settings.dialect))
             work = self._services.sql.work(parsed, SqlStatement(context, statement.sql_relation, evaluated))
         runner = await self._plannings.run(view.session.key, request, work)
         return None if runner is None else Change(operation, partial(self._run_or_follow, runner, execution))

@@ -42,6 +42,14 @@ class Statement:
         self.relation = find_statement(decoded.plan)
         self.sql = None if self.relation is None else find_sql(self.relation)
         self.recognition = None if self.sql is None else SqlRecognition(self.texts.of(self.sql.query), pools)
+        self._pools = pools
+
+    def replace_text(self, text: str) -> None:
+        """Replace the SQL text, in the plan too."""
+        if self.sql is None:
+            raise LookupError("The statement is not a SQL text.")
+        self.sql.query = text
+        self.recognition = SqlRecognition(self.texts.of(text), self._pools)
 
     @property
     def plan(self) -> base_pb2.Plan:

@@ -193,7 +193,8 @@ def test_refused_text_names_an_alternative(spark):
         ("select * from identifier(concat('dfs.', 'tmp.t'))", "LODGE_IDENTIFIER", "as one string"),
         ("select * from dfs.tmp.nope", "TABLE_OR_VIEW_NOT_FOUND", "no temporary table of that name"),
         ("select * from dfs.nope.t", "SCHEMA_NOT_FOUND", r"Schema \[dfs.nope\] is not valid"),
-        ("execute immediate upper('select 1')", "LODGE_EXECUTE_IMMEDIATE", "as a string literal"),
+        ("execute immediate 'drop ' || 'view t'", "LODGE_EXECUTE_IMMEDIATE", "DROP VIEW t"),
+        ("execute immediate (select 'select 1')", "LODGE_EXECUTE_IMMEDIATE", "as a string literal"),
         ("execute immediate 'select * from identifier(?)' using 'dfs.tmp.t'", "LODGE_EXECUTE_IMMEDIATE", "Use a named"),
         ("execute immediate 'drop table t'", "LODGE_EXECUTE_IMMEDIATE", "DROP TABLE t"),
         ("execute immediate 'create temporary table z as select 1'", "LODGE_EXECUTE_IMMEDIATE", "CREATE TEMPORARY"),
@@ -428,8 +429,49 @@ def test_session_without_tables_runs_all_that_spark_runs(connect):
     spark.sql("set some.words=temporary view w").collect()
     spark.sql("create ${some.words} as select 8 a").collect()
     assert rows(spark.table("w")) == [(8,)]
-    with pytest.raises(AnalysisException, match="LODGE_EXECUTE_IMMEDIATE"):
-        spark.sql("execute immediate lower('select * from dfs.`amount.csv`')").collect()
+    assert len(rows(spark.sql("execute immediate lower('select * from dfs.`amount.csv`')"))) == 4
+
+
+def test_spark_computes_the_names_of_tables_that_change(spark):
+    spark.sql("declare or replace variable name string default 'dfs.tmp.changed'").collect()
+    spark.sql("create temporary table identifier(name) (a int)").collect()
+    spark.sql("insert into identifier(lower(?)) values (1), (?)", args=["CHANGED", 2]).collect()
+    spark.sql("update identifier(concat('chan', 'ged')) set a = a + 1 where a = 1").collect()
+    spark.sql("with q as (select 7) insert into identifier(name) select * from q").collect()
+    assert sorted(rows(spark.table("changed"))) == [(2,), (2,), (7,)]
+    spark.sql("drop table identifier(name)").collect()
+    for text, condition in (
+        ("drop table identifier(nope)", "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION"),
+        ("insert into identifier(name) values (1)", "LODGE_WORKSPACE_TABLE"),
+        ("insert into identifier((select 't')) values (1, 2)", "LODGE_IDENTIFIER"),
+        ("insert into identifier(1 + 1) values (1, 2)", "LODGE_IDENTIFIER"),
+    ):
+        with pytest.raises(PySparkException) as raised:
+            spark.sql(text).collect()
+        assert raised.value.getCondition() == condition, text
+
+
+def test_spark_evaluates_the_text_of_execute_immediate(spark, lodge):
+    spark.sql("declare or replace variable text string default 'select * from ' || 'dfs.tmp.t where a = :x'").collect()
+    expected = rows(spark.sql("select * from t where a = 1"))
+    assert rows(spark.sql("execute immediate text using 1 as x")) == expected
+    assert rows(spark.sql("execute immediate concat(?, ' from t') using 2", args=["select count(*), ?"])) == [(3, 2)]
+    assert rows(spark.sql("execute immediate replace(:q, 'x', 't')", args={"q": "select * from x"})) == rows(
+        spark.table("t")
+    )
+    spark.sql("declare or replace variable found int").collect()
+    spark.sql("execute immediate lower('SELECT MAX(A) FROM T') into found").collect()
+    assert rows(spark.sql("select found")) == [(2,)]
+    for text, condition in (
+        ("execute immediate nope", "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION"),
+        ("execute immediate concat('select ', nope)", "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION"),
+        ("execute immediate lower('SELEC 1')", "PARSE_SYNTAX_ERROR"),
+        ("execute immediate concat('insert into', ' t values (1, 2)')", "LODGE_EXECUTE_IMMEDIATE"),
+        (f"execute immediate concat('select * from csv.`{lodge.root}', '/x`')", "LODGE_PATH_REFUSED"),
+    ):
+        with pytest.raises(PySparkException) as raised:
+            spark.sql(text).collect()
+        assert raised.value.getCondition() == condition, text
 
 
 @pytest.mark.parametrize("text", [T, "t"])

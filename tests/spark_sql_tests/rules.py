@@ -1,0 +1,61 @@
+"""Rules that accept differences which follow from the rewriting of a statement.
+
+Lodge must return what Spark returns for an unchanged statement, so the first way has no rules. A run prints how many
+differences each rule accepts.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tests.spark_sql_tests.comparison import Kind
+from tests.spark_sql_tests.differences import Difference
+from tests.spark_sql_tests.outcomes import Result
+from tests.spark_sql_tests.ways import AS_IS
+
+_CREATED = "struct<Fragment:string,Number of records written:bigint>"
+_DROPPED = "struct<ok:boolean,summary:string>"
+_NO_COLUMNS = "struct<>"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule.
+
+    Attributes:
+        reason: Why the outcomes differ.
+        accepts: Returns whether the rule accepts a difference.
+    """
+
+    reason: str
+    accepts: Callable[[Difference], bool]
+
+
+def find_rule(difference: Difference) -> Rule | None:
+    """Return the rule that accepts a difference. None if no rule accepts it."""
+    if difference.way == AS_IS:
+        return None
+    return next((rule for rule in _RULES if rule.accepts(difference)), None)
+
+
+def _is_answer_of_lodge(difference: Difference) -> bool:
+    expected, found = difference.expected, difference.found
+    if not (isinstance(expected, Result) and isinstance(found, Result)):
+        return False
+    answer = {"create": _CREATED, "drop": _DROPPED}.get(_first_word(difference))
+    return expected.schema == _NO_COLUMNS and found.schema == answer and len(found.rows) == 1
+
+
+def _is_plan(difference: Difference) -> bool:
+    return difference.kind is Kind.ROWS and _first_word(difference) == "explain"
+
+
+def _first_word(difference: Difference) -> str:
+    matched = re.match(r"\s*(\w+)", difference.statement)
+    return matched[1].lower() if matched else ""
+
+
+_RULES: Sequence[Rule] = (
+    Rule("CREATE and DROP of a temporary table return a row.", _is_answer_of_lodge),
+    Rule("A plan shows the temporary view and the files of a temporary table.", _is_plan),
+)

@@ -1,0 +1,116 @@
+"""The three ways in which the files run: as they are, and with views or tables turned into temporary tables.
+
+A rewriter sees the statements of a file in their order, because what a name means depends on the statements before.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+AS_IS, VIEWS, TABLES = "as-is", "views", "tables"
+
+_NAME = r"(?P<name>`[^`]+`|\w+|identifier\s*\(\s*'\w+'\s*\))"
+_NAME_AT_END = rf"{_NAME}(?![\w.`])"
+_CREATE_TEMPORARY_VIEW = re.compile(
+    rf"(?is)(?P<begin>\s*create\s+(?:or\s+replace\s+)?)temp(?:orary)?\s+view(?P<end>\s+{_NAME_AT_END})"
+    r"(?=\s*(?:\([^()]*\)\s*)?(?:(?:comment|tblproperties|default)\b.*?\s)?\s*as\b)"
+)
+_CREATE_VIEW = re.compile(rf"(?is)(?P<begin>\s*create\s+(?:or\s+replace\s+)?)(?P<end>view\s+{_NAME_AT_END})")
+_DROP_VIEW = re.compile(rf"(?is)(?P<begin>\s*drop\s+)view(?P<end>\s+(?:if\s+exists\s+)?{_NAME_AT_END}\s*)\Z")
+_CREATE_TABLE = re.compile(
+    rf"(?is)(?P<begin>\s*create\s+)(?P<end>table\s+(?:if\s+not\s+exists\s+)?{_NAME_AT_END}(?P<rest>.*))"
+)
+_RENAME = re.compile(rf"(?is)\s*alter\s+table\s+{_NAME}\s+rename\s+to\s+(?P<new>`[^`]+`|\w+)\s*\Z")
+_FORMAT = re.compile(r"(?is)\busing\s+(\w+)")
+_STORAGE_CLAUSE = re.compile(r"(?is)\b(?:location|clustered\s+by|cluster\s+by|stored\s+as|row\s+format)\b")
+_QUERY = re.compile(r"(?is)\bas\s*(?:select|with|values|from|table|\()")
+
+
+class Rewriter(Protocol):
+    """Rewrites the statements of one file in their order."""
+
+    def rewrite(self, statement: str) -> str:
+        """Return the statement, rewritten if it is about a table or view that this way replaces."""
+
+    def forget(self, statement: str) -> None:
+        """Leave the object as it is that a statement creates."""
+
+
+class _Unchanged:
+    """The rewriter of the first way."""
+
+    def rewrite(self, statement: str) -> str:
+        return statement
+
+    def forget(self, statement: str) -> None:
+        pass
+
+
+class _ViewsAsTables:
+    """Turns temporary views of a query into temporary tables."""
+
+    def __init__(self) -> None:
+        self._names = set[str]()
+
+    def rewrite(self, statement: str) -> str:
+        if matched := _CREATE_TEMPORARY_VIEW.match(statement):
+            self._names.add(_plain(matched["name"]))
+            return f"{matched['begin']}TEMPORARY TABLE{matched['end']}{statement[matched.end() :]}"
+        if (matched := _DROP_VIEW.match(statement)) and _plain(matched["name"]) in self._names:
+            return f"{matched['begin']}TABLE{matched['end']}"
+        return statement
+
+    def forget(self, statement: str) -> None:
+        if matched := _CREATE_TEMPORARY_VIEW.match(statement):
+            self._names.discard(_plain(matched["name"]))
+
+
+class _TablesAsTemporaryTables:
+    """Turns tables in Parquet files into temporary tables, and permanent views of them into temporary views."""
+
+    def __init__(self) -> None:
+        self._names = set[str]()
+
+    def rewrite(self, statement: str) -> str:
+        if (matched := _CREATE_TABLE.match(statement)) and _is_in_parquet_files(matched["rest"]):
+            self._names.add(_plain(matched["name"]))
+            return f"{matched['begin']}TEMPORARY {matched['end']}"
+        if (matched := _RENAME.match(statement)) and _plain(matched["name"]) in self._names:
+            self._names.add(_plain(matched["new"]))
+        if (matched := _CREATE_VIEW.match(statement)) and self._reads_table(statement[matched.end() :]):
+            self._names.add(_plain(matched["name"]))
+            return f"{matched['begin']}TEMPORARY {matched['end']}{statement[matched.end() :]}"
+        return statement
+
+    def forget(self, statement: str) -> None:
+        if matched := _CREATE_TABLE.match(statement) or _CREATE_VIEW.match(statement):
+            self._names.discard(_plain(matched["name"]))
+
+    def _reads_table(self, query: str) -> bool:
+        return not self._names.isdisjoint(word.lower() for word in re.findall(r"\w+", query))
+
+
+WAYS: Mapping[str, Callable[[], Rewriter]] = {
+    AS_IS: _Unchanged,
+    VIEWS: _ViewsAsTables,
+    TABLES: _TablesAsTemporaryTables,
+}
+"""A function that creates a rewriter for a file, by the name of the way."""
+
+
+def changes_statements(way: str, statements: list[str]) -> bool:
+    """Return whether a way changes a statement of a file."""
+    rewriter = WAYS[way]()
+    return any(rewriter.rewrite(statement) != statement for statement in statements)
+
+
+def _plain(name: str) -> str:
+    """Return the name in lower case, without quotes and ``IDENTIFIER``."""
+    return name.rpartition("(")[2].strip(" `'\")").lower()
+
+
+def _is_in_parquet_files(rest: str) -> bool:
+    """Return whether a table is in Parquet files, by the text after its name."""
+    definition = rest[: query.start()] if (query := _QUERY.search(rest)) else rest
+    named = _FORMAT.search(definition)
+    return (named is None or named[1].lower() == "parquet") and not _STORAGE_CLAUSE.search(definition)

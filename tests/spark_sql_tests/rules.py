@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from tests.spark_sql_tests.comparison import Kind
 from tests.spark_sql_tests.differences import Difference
-from tests.spark_sql_tests.outcomes import Result
+from tests.spark_sql_tests.outcomes import Failure, Result
 from tests.spark_sql_tests.ways import AS_IS
 
 _CREATED = "struct<Fragment:string,Number of records written:bigint>"
 _DROPPED = "struct<ok:boolean,summary:string>"
 _NO_COLUMNS = "struct<>"
+_SPARK_REFUSES = ("NOT_SUPPORTED_CHANGE_COLUMN", "UNSUPPORTED_FEATURE.TABLE_OPERATION", "_LEGACY_ERROR_TEMP_0035")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,23 @@ def _first_word(difference: Difference) -> str:
     return matched[1].lower() if matched else ""
 
 
+def _shows_creation(difference: Difference) -> bool:
+    return difference.kind is Kind.ROWS and re.match(r"(?i)\s*show\s+create\b", difference.statement) is not None
+
+
+def _refuses_change_of_columns(difference: Difference) -> bool:
+    expected, found = difference.expected, difference.found
+    return (
+        isinstance(expected, Failure)
+        and isinstance(found, Failure)
+        and expected.condition in _SPARK_REFUSES
+        and found.condition == "LODGE_TEMPORARY_TABLE_OPERATION"
+    )
+
+
 _RULES: Sequence[Rule] = (
     Rule("CREATE and DROP of a temporary table return a row.", _is_answer_of_lodge),
     Rule("A plan shows the temporary view and the files of a temporary table.", _is_plan),
+    Rule("SHOW CREATE TABLE shows a statement that creates a temporary table.", _shows_creation),
+    Rule("Lodge and Spark refuse the same changes of columns with different conditions.", _refuses_change_of_columns),
 )

@@ -58,7 +58,7 @@ class Runner:
 
     def run(self, file: SqlFile, ways: Iterable[str]) -> Sequence[Difference]:
         """Run a file in some ways, and return the differences. Ways that change no statement are omitted."""
-        changing = [way for way in ways if way == AS_IS or changes_statements(way, list(file.statements))]
+        changing = [way for way in ways if way == AS_IS or changes_statements(way, file.statements)]
         if not changing:
             return []
         expected = self._measure("Spark", lambda: self._run_directly(file))
@@ -73,7 +73,7 @@ class Runner:
             return [run_statement(spark, statement) for statement in file.statements]
 
     def _run_through_lodge(self, file: SqlFile, way: str, expected: Sequence[Outcome]) -> Iterator[Difference]:
-        rewriter = WAYS[way]()
+        rewriter = WAYS[way](file.statements)
         with _Session(self._lodge, file, self._objects) as spark:
             found = self._measure(way, lambda: [*_run_rewritten(spark, file, rewriter, expected)])
         self.report.compared[way] += len(found)

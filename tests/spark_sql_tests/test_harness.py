@@ -15,7 +15,7 @@ FAILED = Failure("DIVIDE_BY_ZERO", "22012", "Division by zero.")
 
 
 def rewrite(way, *statements):
-    rewriter = WAYS[way]()
+    rewriter = WAYS[way](statements)
     return [rewriter.rewrite(statement) for statement in statements]
 
 
@@ -61,19 +61,23 @@ def test_tables_in_parquet_files_become_temporary_tables():
         TABLES,
         "CREATE TABLE t (a int) USING parquet",
         "CREATE TABLE IF NOT EXISTS u AS SELECT 1 a",
-        "CREATE TABLE s.t (a int) USING parquet",
+        "CREATE SCHEMA s",
+        "CREATE TABLE s.q (a int) USING parquet",
+        "CREATE TABLE q (a int) USING parquet",
         "CREATE TABLE c (a int) USING csv",
         "CREATE TABLE l (a int) USING parquet LOCATION 'p'",
-        "CREATE VIEW v AS SELECT * FROM T",
-        "CREATE VIEW w AS SELECT 1",
+        "CREATE TABLE w (a int)",
+        "CREATE VIEW v AS SELECT * FROM W",
     ) == [
         "CREATE TEMPORARY TABLE t (a int) USING parquet",
         "CREATE TEMPORARY TABLE IF NOT EXISTS u AS SELECT 1 a",
-        "CREATE TABLE s.t (a int) USING parquet",
+        "CREATE SCHEMA s",
+        "CREATE TABLE s.q (a int) USING parquet",
+        "CREATE TABLE q (a int) USING parquet",
         "CREATE TABLE c (a int) USING csv",
         "CREATE TABLE l (a int) USING parquet LOCATION 'p'",
-        "CREATE TEMPORARY VIEW v AS SELECT * FROM T",
-        "CREATE VIEW w AS SELECT 1",
+        "CREATE TABLE w (a int)",
+        "CREATE VIEW v AS SELECT * FROM W",
     ]
 
 

@@ -4,23 +4,25 @@ A rewriter sees the statements of a file in their order, because what a name mea
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Protocol
 
 AS_IS, VIEWS, TABLES = "as-is", "views", "tables"
 
-_NAME = r"(?P<name>`[^`]+`|\w+|identifier\s*\(\s*'\w+'\s*\))"
+_NAME = r"(?P<name>identifier\s*\(\s*'\w+'\s*\)|`[^`]+`|(?!identifier\b)\w+)"
 _NAME_AT_END = rf"{_NAME}(?![\w.`])"
 _CREATE_TEMPORARY_VIEW = re.compile(
     rf"(?is)(?P<begin>\s*create\s+(?:or\s+replace\s+)?)temp(?:orary)?\s+view(?P<end>\s+{_NAME_AT_END})"
     r"(?=\s*(?:\([^()]*\)\s*)?(?:(?:comment|tblproperties|default)\b.*?\s)?\s*as\b)"
 )
-_CREATE_VIEW = re.compile(rf"(?is)(?P<begin>\s*create\s+(?:or\s+replace\s+)?)(?P<end>view\s+{_NAME_AT_END})")
+_CREATE_PERMANENT_VIEW = re.compile(
+    r"(?i)\s*(?:create\s+(?:or\s+replace\s+)?(?:global\s+temp(?:orary)?\s+)?|alter\s+)view\b"
+)
 _DROP_VIEW = re.compile(rf"(?is)(?P<begin>\s*drop\s+)view(?P<end>\s+(?:if\s+exists\s+)?{_NAME_AT_END}\s*)\Z")
 _CREATE_TABLE = re.compile(
     rf"(?is)(?P<begin>\s*create\s+)(?P<end>table\s+(?:if\s+not\s+exists\s+)?{_NAME_AT_END}(?P<rest>.*))"
 )
-_RENAME = re.compile(rf"(?is)\s*alter\s+table\s+{_NAME}\s+rename\s+to\s+(?P<new>`[^`]+`|\w+)\s*\Z")
+_CREATE_SCHEMA = re.compile(r"(?is)\s*create\s+(?:schema|database|namespace)\s+(?:if\s+not\s+exists\s+)?(\w+)")
 _FORMAT = re.compile(r"(?is)\busing\s+(\w+)")
 _STORAGE_CLAUSE = re.compile(r"(?is)\b(?:location|clustered\s+by|cluster\s+by|stored\s+as|row\s+format)\b")
 _QUERY = re.compile(r"(?is)\bas\s*(?:select|with|values|from|table|\()")
@@ -39,6 +41,9 @@ class Rewriter(Protocol):
 class _Unchanged:
     """The rewriter of the first way."""
 
+    def __init__(self, _: Sequence[str]) -> None:
+        pass
+
     def rewrite(self, statement: str) -> str:
         return statement
 
@@ -49,7 +54,7 @@ class _Unchanged:
 class _ViewsAsTables:
     """Turns temporary views of a query into temporary tables."""
 
-    def __init__(self) -> None:
+    def __init__(self, _: Sequence[str]) -> None:
         self._names = set[str]()
 
     def rewrite(self, statement: str) -> str:
@@ -66,47 +71,55 @@ class _ViewsAsTables:
 
 
 class _TablesAsTemporaryTables:
-    """Turns tables in Parquet files into temporary tables, and permanent views of them into temporary views."""
+    """Turns tables in Parquet files into temporary tables.
 
-    def __init__(self) -> None:
-        self._names = set[str]()
+    A table remains as it is if the file also uses its name with a schema, or if a permanent view reads it.
+    """
+
+    def __init__(self, statements: Sequence[str]) -> None:
+        self._excluded = _find_qualified_names(statements) | _find_words_of_views(statements)
 
     def rewrite(self, statement: str) -> str:
-        if (matched := _CREATE_TABLE.match(statement)) and _is_in_parquet_files(matched["rest"]):
-            self._names.add(_plain(matched["name"]))
-            return f"{matched['begin']}TEMPORARY {matched['end']}"
-        if (matched := _RENAME.match(statement)) and _plain(matched["name"]) in self._names:
-            self._names.add(_plain(matched["new"]))
-        if (matched := _CREATE_VIEW.match(statement)) and self._reads_table(statement[matched.end() :]):
-            self._names.add(_plain(matched["name"]))
-            return f"{matched['begin']}TEMPORARY {matched['end']}{statement[matched.end() :]}"
-        return statement
+        matched = _CREATE_TABLE.match(statement)
+        if matched is None or not _is_in_parquet_files(matched["rest"]) or _plain(matched["name"]) in self._excluded:
+            return statement
+        return f"{matched['begin']}TEMPORARY {matched['end']}"
 
     def forget(self, statement: str) -> None:
-        if matched := _CREATE_TABLE.match(statement) or _CREATE_VIEW.match(statement):
-            self._names.discard(_plain(matched["name"]))
-
-    def _reads_table(self, query: str) -> bool:
-        return not self._names.isdisjoint(word.lower() for word in re.findall(r"\w+", query))
+        pass
 
 
-WAYS: Mapping[str, Callable[[], Rewriter]] = {
+WAYS: Mapping[str, Callable[[Sequence[str]], Rewriter]] = {
     AS_IS: _Unchanged,
     VIEWS: _ViewsAsTables,
     TABLES: _TablesAsTemporaryTables,
 }
-"""A function that creates a rewriter for a file, by the name of the way."""
+"""A function that creates a rewriter for the statements of a file, by the name of the way."""
 
 
-def changes_statements(way: str, statements: list[str]) -> bool:
+def changes_statements(way: str, statements: Sequence[str]) -> bool:
     """Return whether a way changes a statement of a file."""
-    rewriter = WAYS[way]()
+    rewriter = WAYS[way](statements)
     return any(rewriter.rewrite(statement) != statement for statement in statements)
 
 
 def _plain(name: str) -> str:
     """Return the name in lower case, without quotes and ``IDENTIFIER``."""
     return name.rpartition("(")[2].strip(" `'\")").lower()
+
+
+def _find_qualified_names(statements: Sequence[str]) -> Set[str]:
+    """Return the names that follow the name of a schema."""
+    schemas = {"default", "spark_catalog"}
+    schemas |= {matched[1].lower() for each in statements if (matched := _CREATE_SCHEMA.match(each))}
+    qualified = re.compile(rf"(?i)(?<![\w`])`?(?:{'|'.join(schemas)})`?\s*\.\s*`?(\w+)")
+    return {name.lower() for each in statements for name in qualified.findall(each)} - schemas
+
+
+def _find_words_of_views(statements: Sequence[str]) -> Set[str]:
+    """Return all words of the queries of permanent and global views."""
+    views = [each for each in statements if _CREATE_PERMANENT_VIEW.match(each)]
+    return {word.lower() for view in views for word in re.findall(r"\w+", view)}
 
 
 def _is_in_parquet_files(rest: str) -> bool:

@@ -14,9 +14,9 @@ Guarantees:
    read this form.
 4. ``suspects`` and ``relations`` are stored only if there are any. A release that does not know one of them reads the
    rest, and drops it when it writes the record.
-5. A record in which single partitions are replaced, rows are rewritten, parts are merged, or a table has altered
-   columns or properties has the format 3. Releases that do not know them refuse it. All other records have the format
-   2, which these releases know.
+5. A record in which single partitions or tables are replaced, rows are rewritten, parts are merged, or a table has
+   altered columns or properties has the format 3. Releases that do not know them refuse it. All other records have the
+   format 2, which these releases know.
 """
 
 import json
@@ -34,7 +34,8 @@ from workspace.records import SessionRecord, WriteKind
 _COMMON: Literal[2] = 2
 _EXTENDED: Literal[3] = 3
 _DROP = "Drop"
-_NEW_KINDS = frozenset({WriteKind.PARTITION_OVERWRITING, WriteKind.REWRITING, WriteKind.MERGING, WriteKind.ALTERATION})
+_OPTIONAL_OF_TABLES = ("replacements", "schema", "properties")
+_COMMON_KINDS = frozenset({WriteKind.CREATION, WriteKind.INSERTION, WriteKind.OVERWRITING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,11 @@ def to_document(record: SessionRecord) -> Mapping[str, Any]:
     _remove_empty(document["record"], "suspects", "relations")
     of_tables = (write for table in document["record"]["tables"] for write in table["writes"])
     for write in (*document["record"]["writes"], *of_tables):
-        _remove_empty(write, "partitions", "former_schema")
+        _remove_empty(write, "partitions", "former_schema", "definition", "is_overtaken")
+        if "definition" in write:
+            _remove_empty(write["definition"], *_OPTIONAL_OF_TABLES)
     for table in document["record"]["tables"]:
-        _remove_empty(table, "replacements", "schema", "properties")
+        _remove_empty(table, *_OPTIONAL_OF_TABLES)
         drop = table.pop("drop")
         if drop is not None:
             table["writes"].append(_stored_drop(table["uuid"], drop))
@@ -104,7 +107,7 @@ def _remove_empty(part: dict[str, Any], *names: str) -> None:
 def _format_of(record: SessionRecord) -> Literal[2, 3]:
     kinds = {write.kind for table in record.tables for write in table.writes}
     is_new = any(table.replacements or table.schema or table.properties for table in record.tables)
-    return _EXTENDED if is_new or kinds & _NEW_KINDS else _COMMON
+    return _EXTENDED if is_new or kinds - _COMMON_KINDS else _COMMON
 
 
 def _check(document: _Document) -> SessionRecord:

@@ -8,7 +8,7 @@ Source: [architecture "Session records, leases and the reaper"].
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 from workspace.identifiers import ClientSessionId, Principal, RecordName, ReplicaId, SessionUuid, TableUuid, record_name
 
@@ -53,6 +53,7 @@ class WriteKind(enum.StrEnum):
         REWRITING: The rows replace those that the table had when the write began, or those of some of its partitions.
         MERGING: The rows are those of several parts that follow each other, in a single part. No statement of a client.
         ALTERATION: There are no rows. The table gets other columns.
+        REPLACEMENT: The rows are those of a new table with the same name, which replaces the table.
     """
 
     CREATION = "Creation"
@@ -62,6 +63,7 @@ class WriteKind(enum.StrEnum):
     REWRITING = "Rewriting"
     MERGING = "Merging"
     ALTERATION = "Alteration"
+    REPLACEMENT = "Replacement"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,22 @@ class Replacement:
 
     part: TableUuid
     partitions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableDefinition:
+    """What determines how the parts of a table are read and written.
+
+    For the attributes, see :class:`TemporaryTable`.
+    """
+
+    storage_format: str
+    created_at: str = ""
+    partition_columns: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    replacements: tuple[Replacement, ...] = ()
+    schema: str = ""
+    properties: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +119,10 @@ class PendingWrite:
         replaced_bytes: The size of the files that the write replaces.
         partitions: The partitions whose rows the write replaces, see :class:`Replacement`. Empty for a write that
             overwrites the partitions of its own rows, until it is published, and for other writes.
-        former_schema: The schema of the table before a write that alters its columns, as Spark's JSON.
+        former_schema: The schema of the table before a write that alters or replaces its columns, as Spark's JSON.
+        definition: For a write that replaces the table, the definition of the new table. When the write is published,
+            this becomes the definition of the replaced table.
+        is_overtaken: Whether another write has replaced the table since the write began, so that it must fail.
     """
 
     directory: TableUuid
@@ -117,11 +138,15 @@ class PendingWrite:
     replaced_bytes: int = 0
     partitions: tuple[str, ...] = ()
     former_schema: str = ""
+    definition: TableDefinition | None = None
+    is_overtaken: bool = False
 
     @property
     def replaces_all(self) -> bool:
         """Whether the write replaces all rows of the table, as of now or as of its beginning."""
-        return self.kind is WriteKind.OVERWRITING or (self.kind is WriteKind.REWRITING and not self.partitions)
+        if self.kind is WriteKind.REWRITING:
+            return not self.partitions
+        return self.kind in {WriteKind.OVERWRITING, WriteKind.REPLACEMENT}
 
     @property
     def directories(self) -> tuple[TableUuid, ...]:
@@ -190,6 +215,19 @@ class TemporaryTable:
     replacements: tuple[Replacement, ...] = ()
     schema: str = ""
     properties: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def definition(self) -> TableDefinition:
+        """What determines how the parts are read and written."""
+        return TableDefinition(**{each.name: getattr(self, each.name) for each in fields(TableDefinition)})
+
+    def defined_as(self, definition: TableDefinition) -> "TemporaryTable":
+        """Return the table with another definition."""
+        return replace(self, **{each.name: getattr(definition, each.name) for each in fields(definition)})
+
+    def written_by(self, write: PendingWrite) -> "TemporaryTable":
+        """Return the table as a write that is not published yet writes it."""
+        return self if write.definition is None or write.is_published else self.defined_as(write.definition)
 
     @property
     def visible_parts(self) -> tuple[tuple[TableUuid, tuple[str, ...]], ...]:

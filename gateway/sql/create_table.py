@@ -58,8 +58,8 @@ class _Body:
     like: TableName | None = None
 
 
-def parse_create_temporary_table(cursor: Cursor) -> CreateTemporaryTable | None:
-    """Parse the text after ``CREATE TEMPORARY TABLE``.
+def parse_create_temporary_table(cursor: Cursor, *, or_replace: bool = False) -> CreateTemporaryTable | None:
+    """Parse the text after ``CREATE [OR REPLACE] TEMPORARY TABLE``.
 
     Returns:
         The statement. None if the statement is left to Spark.
@@ -67,16 +67,19 @@ def parse_create_temporary_table(cursor: Cursor) -> CreateTemporaryTable | None:
     Raises:
         StatementError: If a clause is malformed or not supported.
     """
-    cursor.statement = "CREATE TEMPORARY TABLE"
+    cursor.statement = "CREATE OR REPLACE TEMPORARY TABLE" if or_replace else "CREATE TEMPORARY TABLE"
+    condition = cursor.current
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     name = cursor.take_name()
-    if _is_for_spark(cursor):
+    if not or_replace and _is_for_spark(cursor):
         return None
+    if or_replace and if_not_exists:
+        raise cursor.error("OR REPLACE and IF NOT EXISTS exclude each other. Remove one of them.", condition)
     if name is None:
         raise cursor.syntax_error("a name")
     body = _Body()
     _parse_body(cursor, body)
-    return CreateTemporaryTable(name=name, if_not_exists=if_not_exists, **vars(body))
+    return CreateTemporaryTable(name=name, if_not_exists=if_not_exists, or_replace=or_replace, **vars(body))
 
 
 def parse_create_table(cursor: Cursor, *, has_other_clauses: bool) -> CreateTable | None:

@@ -126,7 +126,6 @@ def _find_parser(sql: str, start: int) -> Callable[[Cursor], Statement | None] |
 
 def _parse_create(cursor: Cursor) -> CreateTemporaryTable | CreateTable | CreateView | None:
     cursor.take("CREATE")
-    begin = cursor.current
     or_replace = cursor.take("OR", "REPLACE")
     is_global = cursor.take("GLOBAL")
     is_temporary = cursor.take_any("TEMPORARY", "TEMP") != ""
@@ -138,11 +137,7 @@ def _parse_create(cursor: Cursor) -> CreateTemporaryTable | CreateTable | Create
         return None
     if not is_temporary:
         return parse_create_table(cursor, has_other_clauses=or_replace or is_external)
-    if or_replace:
-        raise cursor.error(
-            "OR REPLACE is not supported in CREATE TEMPORARY TABLE. Use DROP TABLE IF EXISTS first.", begin
-        )
-    return parse_create_temporary_table(cursor)
+    return parse_create_temporary_table(cursor, or_replace=or_replace)
 
 
 def _parse_replace(cursor: Cursor) -> CreateTable | None:

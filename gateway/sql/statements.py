@@ -89,14 +89,19 @@ class _CreateStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTemporaryTable(_CreateStatement):
-    """``CREATE TEMPORARY TABLE [IF NOT EXISTS] name``, in one of three forms.
+    """``CREATE [OR REPLACE] TEMPORARY TABLE [IF NOT EXISTS] name``, in one of three forms.
 
     Exactly one of ``query_span``, ``definition_span`` and ``like`` is set:
 
     - ``[(columns)] [USING format] [PARTITION BY (columns)] [OPTIONS (…)] AS query``
     - ``(columns with types) [USING format] [PARTITION BY (columns)] [OPTIONS (…)]``
     - ``LIKE source [USING format]``
+
+    Attributes:
+        or_replace: Whether the statement contains ``OR REPLACE``.
     """
+
+    or_replace: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

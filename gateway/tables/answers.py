@@ -22,7 +22,7 @@ def answer_to(change: PendingChange, table: str) -> Values:
     """Return the answer of a completed statement that changed a temporary table."""
     if isinstance(change, PendingDrop):
         return _ok(True, f"Temporary table [{table}] was dropped.")
-    return created(change.rows) if change.kind is WriteKind.CREATION else {}
+    return created(change.rows) if change.kind in {WriteKind.CREATION, WriteKind.REPLACEMENT} else {}
 
 
 def created(rows: int) -> Values:

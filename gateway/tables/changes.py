@@ -34,6 +34,7 @@ from workspace.records import (
     Replacement,
     SessionRecord,
     SuspectedRequest,
+    TableDefinition,
     TableState,
     TemporaryTable,
     WriteKind,
@@ -147,12 +148,17 @@ def publish(record: SessionRecord, table: TemporaryTable, write: PendingWrite, w
         replaced_bytes=0 if written.partitions else write.replaced_bytes,
     )
     before, after = current.parts, tuple[TableUuid, ...]()
+    former = current
+    if write.definition is not None:
+        former_schema = current.schema or write.former_schema
+        published = replace(published, definition=replace(current.definition, schema=former_schema))
+        current = replace(current.defined_as(write.definition), writes=_overtaken(current.writes, begun))
     if write.kind in _OF_KNOWN_PARTS:
         before, after = _parts_around(current, write, written.partitions)
         if written.partitions:
             before = (*before, *write.replaced)
-    elif write.kind is WriteKind.OVERWRITING:
-        published = replace(published, replaced=before, replaced_rows=current.rows, replaced_bytes=current.size_bytes)
+    elif write.replaces_all:
+        published = replace(published, replaced=before, replaced_rows=former.rows, replaced_bytes=former.size_bytes)
         before = ()
     replacements = current.replacements
     if written.partitions:
@@ -175,6 +181,14 @@ def publish(record: SessionRecord, table: TemporaryTable, write: PendingWrite, w
             writes=tuple(published if each == begun else each for each in current.writes),
             replacements=replacements,
         ),
+    )
+
+
+def _overtaken(writes: Sequence[PendingWrite], own: PendingWrite) -> tuple[PendingWrite, ...]:
+    """Return the writes to a table after its replacement. Those that write parts of the former table must fail."""
+    return tuple(
+        each if each == own or each.is_published or each.definition is not None else replace(each, is_overtaken=True)
+        for each in writes
     )
 
 
@@ -327,7 +341,8 @@ def complete_with_answer(record: SessionRecord, table: TemporaryTable, change: P
 def undo(record: SessionRecord, table: TemporaryTable, change: PendingChange) -> SessionRecord:
     """Return the session record without the effects of a change.
 
-    Rows that other statements added are kept, so a creation is completed instead if others changed its table. If the
+    Rows that other statements added are kept, so a creation or replacement is completed instead if others changed its
+    table. If the
     change is already complete, already undone or taken over by another replica, the record is returned unchanged.
     """
     current = same_table(record, table)
@@ -336,14 +351,16 @@ def undo(record: SessionRecord, table: TemporaryTable, change: PendingChange) ->
         return record
     if isinstance(own, PendingDrop):
         return put_table(record, replace(current, state=TableState.READY, drop=None))
-    if own.kind is WriteKind.CREATION:
-        is_used = any(part != own.directory for part in current.parts) or any(each != own for each in current.writes)
-        return complete_with_answer(record, table, own) if is_used else remove_table(record, table.name)
     writes = tuple(each for each in current.writes if each != own)
-    if not own.is_published:
-        return put_table(record, replace(current, writes=writes))
-    if own.directory not in current.parts:
-        return put_table(record, replace(current, writes=_restore_into_later(writes, own)))
+    is_used = any(part != own.directory for part in current.parts) or any(not each.is_overtaken for each in writes)
+    is_creation = own.kind is WriteKind.CREATION
+    if is_used and (is_creation or (own.kind is WriteKind.REPLACEMENT and own.is_published)):
+        return complete_with_answer(record, table, own)
+    if is_creation:
+        return remove_table(record, table.name)
+    if not own.is_published or own.directory not in current.parts:
+        remaining = _restore_into_later(writes, own) if own.is_published else writes
+        return put_table(record, replace(current, writes=remaining))
     added_rows, added_bytes = _added(own)
     restored = replace(
         current,
@@ -353,6 +370,8 @@ def undo(record: SessionRecord, table: TemporaryTable, change: PendingChange) ->
         writes=writes,
         schema=own.former_schema or current.schema,
     )
+    if own.definition is not None:
+        restored = restored.defined_as(own.definition)
     return put_table(record, _without_hidden(restored))
 
 
@@ -463,11 +482,19 @@ def _restore_into_later(writes: Sequence[PendingWrite], undone: PendingWrite) ->
             replaced=_restore_parts(each.replaced, undone),
             replaced_rows=each.replaced_rows - added_rows,
             replaced_bytes=each.replaced_bytes - added_bytes,
+            definition=_restore_schema(each.definition, undone),
         )
         if undone.directory in each.replaced
         else each
         for each in writes
     )
+
+
+def _restore_schema(definition: TableDefinition | None, undone: PendingWrite) -> TableDefinition | None:
+    """Return the definition of a replaced table after undoing a write that altered its columns."""
+    if definition is None or not undone.former_schema:
+        return definition
+    return replace(definition, schema=undone.former_schema)
 
 
 def _without_hidden(table: TemporaryTable) -> TemporaryTable:
@@ -514,6 +541,8 @@ def _require_begun(
     for each in current.writes:
         if replace(each, size_bytes=write.size_bytes) == write:
             return current, each
+        if each.is_overtaken and _is_same_change(each, write):
+            raise _changed(current)
     raise table_not_found(
         table.name,
         "Another process considered this gateway lost and undid the statement. Run the statement again.",

@@ -15,8 +15,10 @@ from gateway.operations.operations import Runner
 from gateway.operations.responses import NOTHING, Response, build_batch_response
 from gateway.sql.name_syntax import parse_plan_name
 from gateway.stored_tables.insert_plans import InsertedRows
+from gateway.stored_tables.storage_formats import find_storage_format
 from gateway.tables import answers
 from gateway.tables.insertions import Insertion
+from gateway.tables.new_tables import NewTable
 from gateway.tables.statement_context import StatementContext
 from gateway.tables.table_errors import no_data_frame_table, not_a_view, not_supported
 from gateway.tables.temporary_tables import TemporaryTables
@@ -48,6 +50,9 @@ _SaveMethod = commands_pb2.WriteOperation.SaveTable.TableSaveMethod
 _Mode = commands_pb2.WriteOperation.SaveMode
 _INSERTING_MODES = frozenset(
     {commands_pb2.WriteOperationV2.MODE_APPEND, commands_pb2.WriteOperationV2.MODE_OVERWRITE_PARTITIONS}
+)
+_REPLACING_MODES = frozenset(
+    {commands_pb2.WriteOperationV2.MODE_REPLACE, commands_pb2.WriteOperationV2.MODE_CREATE_OR_REPLACE}
 )
 _BY_NAME = "BY NAME"
 _OVERWRITE_MODE = "partitionoverwritemode"
@@ -124,14 +129,13 @@ class DataFrameCommands:
         if table is None:
             _refuse_new_table(context, write.table.table_name)
             return None
+        _refuse_evolution(table, write)
         if not by_position and write.mode == _Mode.SAVE_MODE_IGNORE:
             return answers.give(NOTHING)
+        if not by_position and write.mode == _Mode.SAVE_MODE_OVERWRITE:
+            return self._replace(context, await _new_table_of_write(context, table, write))
         if not by_position and write.mode != _Mode.SAVE_MODE_APPEND:
-            raise not_supported(
-                table.name,
-                "saveAsTable with this mode",
-                "Use mode append, insertInto(overwrite=True), or drop the table first.",
-            )
+            raise self._tables.already_exists(table.name)
         _check_layout(context, write, table, by_position=by_position)
         rows = InsertedRows(await context.resolve(write.input), "" if by_position else _BY_NAME)
         options = {key.lower(): value.lower() for key, value in write.options.items()}
@@ -144,6 +148,11 @@ class DataFrameCommands:
         if table is None:
             _refuse_new_table(context, write.table_name)
             return None
+        _refuse_evolution(table, write)
+        if write.mode in _REPLACING_MODES:
+            return self._replace(context, await _new_table_of_write_v2(context, table, write))
+        if write.mode == commands_pb2.WriteOperationV2.MODE_CREATE:
+            raise self._tables.already_exists(table.name)
         if write.mode not in _INSERTING_MODES:
             raise not_supported(
                 table.name, "writeTo with this mode", "Use append(), overwritePartitions() or INSERT OVERWRITE."
@@ -155,6 +164,9 @@ class DataFrameCommands:
             is_dynamic=True,
         )
         return self._insert(context, insertion)
+
+    def _replace(self, context: StatementContext, new: NewTable) -> Runner:
+        return _answered(partial(self._tables.create, context.execution, new), NOTHING)
 
     def _insert(self, context: StatementContext, insertion: Insertion) -> Runner:
         return _answered(partial(self._tables.insert, context.execution, insertion), NOTHING)
@@ -209,8 +221,64 @@ def _check_layout(
         raise not_supported(
             table.name, f"partitionBy [{', '.join(write.partitioning_columns)}]", f"{own}. Remove partitionBy(...)."
         )
+    _refuse_buckets(write, table)
+
+
+def _refuse_buckets(write: commands_pb2.WriteOperation, table: TemporaryTable) -> None:
     if write.HasField("bucket_by") or write.clustering_columns:
         raise not_supported(table.name, "bucketBy and clusterBy", "Remove them.")
+
+
+async def _new_table_of_write(
+    context: StatementContext, table: TemporaryTable, write: commands_pb2.WriteOperation
+) -> NewTable:
+    """Return the table with which ``saveAsTable`` replaces another one.
+
+    Raises:
+        GatewayError: If the table would have buckets, or the format or an option is not supported.
+    """
+    _refuse_buckets(write, table)
+    options = {key: value for key, value in write.options.items() if key.lower() != _OVERWRITE_MODE}
+    return NewTable.replacing(
+        table.name,
+        await context.resolve(write.input),
+        find_storage_format(write.source or context.settings.store_format, table.name),
+        partition_columns=write.partitioning_columns,
+        options=options,
+    )
+
+
+async def _new_table_of_write_v2(
+    context: StatementContext, table: TemporaryTable, write: commands_pb2.WriteOperationV2
+) -> NewTable:
+    """Return the table with which ``writeTo`` replaces another one.
+
+    Raises:
+        GatewayError: If the partitions are not columns, or the format or an option is not supported.
+    """
+    partitions = []
+    for each in write.partitioning_columns:
+        parts = parse_plan_name(each.unresolved_attribute.unparsed_identifier)
+        if parts is None or len(parts) != 1:
+            raise not_supported(table.name, "partitions that are not columns", "Use the name of a column.")
+        partitions.append(parts[0])
+    if write.clustering_columns:
+        raise not_supported(table.name, "clusterBy", "Remove it.")
+    return NewTable.replacing(
+        table.name,
+        await context.resolve(write.input),
+        find_storage_format(write.provider or context.settings.store_format, table.name),
+        partition_columns=partitions,
+        options=write.options,
+        properties=write.table_properties,
+    )
+
+
+def _refuse_evolution(
+    table: TemporaryTable, write: commands_pb2.WriteOperation | commands_pb2.WriteOperationV2
+) -> None:
+    if write.with_schema_evolution:
+        raise not_supported(table.name, "schema evolution", "Add the columns with ALTER TABLE ... ADD COLUMNS.")
 
 
 def _missing(context: StatementContext, name: str, *, if_exists: bool) -> Runner | None:

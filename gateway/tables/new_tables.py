@@ -3,8 +3,10 @@
 Source: [temporary-tables §5.1.3, §5.1.4, §5.4].
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
 
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.types import StructField, StructType
@@ -23,6 +25,7 @@ from gateway.stored_tables.storage_formats import (
 )
 from gateway.stored_tables.table_plans import build_write, rename_columns
 from gateway.tables.statement_context import Execution
+from workspace.records import PendingWrite, TableState, TemporaryTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class NewTable:
         properties: The properties of the table.
         if_not_exists: Whether the statement has an IF NOT EXISTS clause.
         has_defaults: Whether the statement defines default values.
+        or_replace: Whether the table replaces one with the same name.
     """
 
     name: str
@@ -51,6 +55,7 @@ class NewTable:
     properties: tuple[tuple[str, str], ...] = ()
     if_not_exists: bool = False
     has_defaults: bool = False
+    or_replace: bool = False
 
     @classmethod
     def of_statement(
@@ -84,6 +89,49 @@ class NewTable:
             options=tuple(statement.options.items()),
             properties=tuple(statement.properties.items()),
             if_not_exists=statement.if_not_exists,
+            or_replace=isinstance(statement, CreateTemporaryTable) and statement.or_replace,
+        )
+
+    @classmethod
+    def replacing(
+        cls,
+        name: str,
+        query: relations_pb2.Relation,
+        storage: StorageFormat,
+        *,
+        partition_columns: Sequence[str],
+        options: Mapping[str, str],
+        properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> "NewTable":
+        """Return the table with which a write of a DataFrame replaces a table.
+
+        Raises:
+            GatewayError: If an option is not allowed, is too long, or there are too many.
+        """
+        storage.check_options(options)
+        check_properties(properties)
+        return cls(
+            name=name,
+            query=query,
+            storage=storage,
+            partition_columns=partition_columns,
+            options=tuple(options.items()),
+            properties=tuple(properties.items()),
+            or_replace=True,
+        )
+
+    def table(self, write: PendingWrite) -> TemporaryTable:
+        """Return the table before its rows are written."""
+        return TemporaryTable(
+            name=self.name,
+            uuid=write.directory,
+            state=TableState.CREATING,
+            storage_format=self.storage.name,
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            partition_columns=tuple(self.partition_columns),
+            options=self.options,
+            writes=(write,),
+            properties=self.properties,
         )
 
     async def schema(self, execution: Execution) -> StructType:

@@ -18,11 +18,11 @@ Source: [temporary-tables §5.1.1-5.1.8, §5.1.13, §5.4]; [architecture "Tempor
 
 import os
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pyarrow as pa
 import structlog
 from pyspark.sql.connect.proto import base_pb2
+from pyspark.sql.types import StructType
 
 from gateway.blocking_work.current_workspaces import CurrentWorkspaces
 from gateway.blocking_work.file_systems import file_systems
@@ -33,10 +33,10 @@ from gateway.sql.name_syntax import qualify_with_session
 from gateway.stored_tables.insert_plans import InsertedRows, no_rows
 from gateway.stored_tables.listings import build_create_statement
 from gateway.stored_tables.partitions import overlap, partitions_of_files
-from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, encode_schema
+from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, decode_schema, encode_schema
 from gateway.tables.answers import not_created
 from gateway.tables.backend_errors import for_client
-from gateway.tables.changes import begin_drop
+from gateway.tables.changes import begin_drop, begin_write
 from gateway.tables.execution import StatementExecutor
 from gateway.tables.insertions import Insertion
 from gateway.tables.new_tables import NewTable
@@ -91,7 +91,7 @@ class TemporaryTables:
         self._records = TableRecords(storage)
 
     async def create(self, execution: Execution, new: NewTable) -> Response:
-        """Create a table from the rows of a query.
+        """Create a table from the rows of a query, or replace the table with the same name.
 
         Args:
             execution: The statement.
@@ -105,18 +105,10 @@ class TemporaryTables:
         """
         session = execution.session
         schema = await new.schema(execution)
+        if new.or_replace and find_table(await self._records.read(session), new.name) is not None:
+            return await self._replace(execution, new, schema)
         write = self._parts.new_write(execution, schema, WriteKind.CREATION)
-        table = TemporaryTable(
-            name=new.name,
-            uuid=write.directory,
-            state=TableState.CREATING,
-            storage_format=new.storage.name,
-            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            partition_columns=tuple(new.partition_columns),
-            options=new.options,
-            writes=(write,),
-            properties=new.properties,
-        )
+        table = new.table(write)
         log.info(
             "temporary_table_creation_started",
             message=f"Temporary table [{new.name}] is being created.",
@@ -127,9 +119,7 @@ class TemporaryTables:
         async def plan(path: str) -> base_pb2.Plan:
             await self._quotas.check_principal_tables(session)  # the record now contains the new table
             await self._free_view_name(execution, new.name)
-            if not new.has_defaults:
-                return new.plan(path)
-            return await self._parts.plan_insertion(execution, table, write, path, no_rows(schema))
+            return await self._plan_rows(execution, new, table, write, path)
 
         try:
             await self._check_name(new.name)
@@ -149,6 +139,39 @@ class TemporaryTables:
             raise for_client(error, new.name, "CREATE TABLE") from error
         log.info("temporary_table_created", table=table.name, table_uuid=table.uuid)
         return answer
+
+    async def _replace(self, execution: Execution, new: NewTable, schema: StructType) -> Response:
+        """Replace a table by another one with the same name.
+
+        Raises:
+            GatewayError: If the statement failed. The table remains as it is.
+        """
+        table = require_ready(await self._records.read(execution.session), new.name)
+        write = self._parts.new_write(execution, schema, WriteKind.REPLACEMENT)
+        definition = replace(new.table(write).definition, schema=write.schema)
+        write = replace(write, definition=definition, former_schema=await self._schema_if_readable(execution, table))
+        replacing = table.defined_as(definition)
+        try:
+            answer = await self._executor.execute_write(
+                execution,
+                replacing,
+                write,
+                begin=lambda record: begin_write(record, table, write),
+                plan=lambda path: self._plan_rows(execution, new, replacing, write, path),
+                check_size=self._quotas.size_check(execution.session, write),
+            )
+        except BackendError as error:
+            raise for_client(error, new.name, "CREATE OR REPLACE TABLE") from error
+        log.info("temporary_table_replaced", table=table.name, table_uuid=table.uuid)
+        return answer
+
+    async def _plan_rows(
+        self, execution: Execution, new: NewTable, table: TemporaryTable, write: PendingWrite, path: str
+    ) -> base_pb2.Plan:
+        """Return the plan that writes the rows of a new table."""
+        if not new.has_defaults:
+            return new.plan(path)
+        return await self._parts.plan_insertion(execution, table, write, path, no_rows(decode_schema(write.schema)))
 
     async def insert(self, execution: Execution, insertion: Insertion) -> Response:
         """Insert rows into a table, or replace all its rows.
@@ -215,16 +238,21 @@ class TemporaryTables:
             table=table.name,
             table_uuid=table.uuid,
         )
-        try:
-            schema = encode_schema(await execution.backend.analyze_schema(build_session_table(table.name)))
-        except BackendError:  # it must be possible to drop a table that cannot be read
-            schema = ""
+        schema = await self._schema_if_readable(execution, table)
         drop = PendingDrop(execution.operation.id, self._replica, schema)
         answer = await self._executor.execute_drop(
             execution, table, drop, lambda record: begin_drop(record, table, drop)
         )
         log.info("temporary_table_dropped", table=table.name, table_uuid=table.uuid)
         return answer
+
+    @staticmethod
+    async def _schema_if_readable(execution: Execution, table: TemporaryTable) -> str:
+        """Return the schema of a table as JSON. Empty if the table cannot be read, so that it can still be dropped."""
+        try:
+            return encode_schema(await execution.backend.analyze_schema(build_session_table(table.name)))
+        except BackendError:
+            return ""
 
     async def create_statement(self, execution: Execution, table: TemporaryTable) -> str:
         """Return the statement that ``SHOW CREATE TABLE`` displays for a table.
@@ -272,7 +300,7 @@ class TemporaryTables:
             GatewayError: If the statement failed. The statement is undone.
         """
         check_size = self._quotas.size_check(execution.session, write)
-        return await self._executor.take_over(execution, table, write, check_size)
+        return await self._executor.take_over(execution, table.written_by(write), write, check_size)
 
     async def complete_published(self, execution: Execution, record: SessionRecord) -> bool:
         """Complete the changes that lost replicas published.

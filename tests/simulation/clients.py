@@ -141,6 +141,8 @@ class Client:
                 self._execute(session_id, table, f"UPDATE {table} SET id = 4L WHERE id = 2")
             elif chance < 0.71:
                 self._execute(session_id, table, f"ALTER TABLE {table} ADD COLUMN x bigint")
+            elif chance < 0.74:
+                self._execute(session_id, table, f"CREATE OR REPLACE TEMPORARY TABLE {table} AS SELECT 5 AS id")
             elif chance < 0.8:
                 self._execute(session_id, table, f"DROP TABLE {table}")
             else:

@@ -45,6 +45,8 @@ The modules promise more:
     another gateway received the statement too.
 20. A reaper decides to end a session because of silence only after it has listed the leases during the whole grace
     period, without an interruption, if no call is slow except that the storage hangs.
+21. A part leaves a table only if a write replaces it.
+22. A write that began before a table was replaced by a new one never becomes a part of the new table.
 
 :mod:`tests.simulation.adoptions` checks the invariants 13 to 15.
 """
@@ -67,7 +69,7 @@ from tests.simulation.storage import Storage
 from workspace.identifiers import ClientSessionId, Principal, RecordName, ReplicaId, SessionUuid, TableUuid, record_name
 from workspace.record_changes import find_answer
 from workspace.record_store import RecordError
-from workspace.records import Phase, SessionRecord, TableState, TemporaryTable
+from workspace.records import Phase, SessionRecord, TableState, TemporaryTable, WriteKind
 
 CanContinue = Callable[[str, str, str], bool]
 """Returns whether a write in a client's session runs or has succeeded at the backend."""
@@ -181,6 +183,7 @@ class InvariantChecker:
         self._interrupted: set[str] = set()
         self._failed: set[tuple[Process | None, str]] = set()
         self._answered: set[str] = set()
+        self._former_writes: set[TableUuid] = set()
         self._refused: dict[str, str] = {}
         self._running_drops: Counter[tuple[RecordName, str]] = Counter()
         self._last_drop_seconds: dict[tuple[RecordName, str], float] = {}
@@ -450,6 +453,7 @@ class InvariantChecker:
             current = now.get(table.uuid)
             if current is None:
                 continue
+            self._check_former_writes(old, table, current)
             begun = {write.directory for write in table.writes if not write.is_published}
             published = [write for write in current.writes if write.is_published and write.directory in begun]
             allowed = {write.directory for write in table.writes}.union(*(write.replaced for write in published))
@@ -457,6 +461,16 @@ class InvariantChecker:
             if lost:
                 text = f"table [{table.name}] of {old.session_uuid} loses the parts {sorted(lost)}"
                 self.report_violation(21, text)
+
+    def _check_former_writes(self, record: SessionRecord, old: TemporaryTable, new: TemporaryTable) -> None:
+        pending = {write.directory for write in old.writes if not write.is_published}
+        published = {write.directory for write in new.writes if write.is_published and write.directory in pending}
+        if any(write.directory in published for write in new.writes if write.kind is WriteKind.REPLACEMENT):
+            other = {write.directory for write in old.writes if write.kind is not WriteKind.REPLACEMENT}
+            self._former_writes |= pending & other
+        for part in sorted(self._former_writes & set(new.parts)):
+            text = f"table [{new.name}] of {record.session_uuid} has the part {part} of the table that it replaced"
+            self.report_violation(22, text)
 
     def _check_removed_holders(self, old: SessionRecord, new: SessionRecord) -> None:
         removed = old.holders - new.holders

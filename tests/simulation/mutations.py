@@ -379,6 +379,11 @@ MUTATIONS: Sequence[Mutation] = (
         lambda: _patch((changes, "_parts_around", lambda table, write, _: ((), table.parts[len(write.replaced) :]))),
         frozenset({21}),
     ),
+    Mutation(
+        "a write continues although its table is replaced",
+        lambda: _patch((changes, "_overtaken", lambda writes, _: writes)),
+        frozenset({22}),
+    ),
     Mutation("a statement begins although it has begun before", _begin_again, frozenset({10}), first=91),
     Mutation("a gateway that stops undoes its statements", _undo_at_stop, frozenset({11}), Situation.STOPS, first=161),
     Mutation("a session of a living gateway is adopted", _adopt_from_living, frozenset({12, 13}), first=1),

@@ -63,13 +63,8 @@ def test_overwrite_partitions_replaces_the_partitions_of_the_rows(client):
     assert client.rows("select * from u") == [("y", 1)]
 
 
-def test_modes_that_replace_the_table_are_refused(table):
+def test_writes_that_are_not_supported_are_refused(table):
     for write in (
-        lambda: frame(table).write.saveAsTable("t"),
-        lambda: frame(table).write.mode("overwrite").saveAsTable("T"),
-        lambda: frame(table).writeTo("t").create(),
-        lambda: frame(table).writeTo("t").createOrReplace(),
-        lambda: frame(table).writeTo("dfs.tmp.t").replace(),
         lambda: frame(table).writeTo("t").overwrite(sf.col("a") == 1),
         lambda: table.spark.readStream.format("rate").load().writeStream.toTable("t"),
     ):

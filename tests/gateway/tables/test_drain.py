@@ -13,7 +13,8 @@ from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.types import LongType
 
 from tests.gateway.tables.gateway_service import GatewayService
-from tests.gateway.tables.test_faults import ROWS, ConcurrentWrites, Running, slow, tables_on_disk, writes_begun
+from tests.gateway.tables.held_statements import Running
+from tests.gateway.tables.test_faults import ROWS, ConcurrentWrites, slow, tables_on_disk, writes_begun
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import uuid
 from dataclasses import replace
 
@@ -18,6 +17,7 @@ from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
 
 from tests.cluster.ports import free_port
 from tests.gateway.killed_gateways import kill
+from tests.gateway.tables.held_statements import Running
 from workspace.files.session_records import FileSessionRecords
 from workspace.record_changes import find_table, put_table, update_record
 from workspace.records import PendingDrop, TableState
@@ -92,26 +92,6 @@ def is_complete(gateway, name):
     """Return whether a session record contains a complete table."""
     tables = (table for stored in FileSessionRecords(gateway.root).list() for table in stored.record.tables)
     return any(table.name == name and table.parts and not table.pending_changes for table in tables)
-
-
-class Running:
-    """A statement that runs in a thread."""
-
-    def __init__(self, session, text):
-        self.outcome = None
-        self._thread = threading.Thread(target=self._run, args=(session, text), daemon=True)
-        self._thread.start()
-
-    def _run(self, session, text):
-        try:
-            self.outcome = [tuple(row) for row in session.sql(text).collect()]
-        except Exception as error:  # noqa: BLE001 - a client without a server may raise anything
-            self.outcome = error
-
-    def join(self):
-        self._thread.join(120)
-        assert not self._thread.is_alive()
-        return self.outcome
 
 
 class ConcurrentWrites:

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from pyspark.errors import PySparkException
 
-from tests.gateway.tables.test_faults import Running, slow
+from tests.gateway.tables.held_statements import Running
+from tests.gateway.tables.test_faults import slow
 
 
 @pytest.fixture

@@ -1,12 +1,9 @@
 """``UPDATE``, ``DELETE`` and ``MERGE INTO``."""
 
-import time
-from pathlib import Path
-
 import pytest
 from pyspark.sql.types import IntegerType
 
-from tests.gateway.tables.test_faults import Running
+from tests.gateway.tables.held_statements import Running, held
 
 
 @pytest.fixture
@@ -122,19 +119,6 @@ def test_only_partitions_with_changed_rows_are_rewritten(client):
 
 
 OVERTAKING = (("insert overwrite t values (7)", [(7,)]), ("insert into t values (9)", [(-7,), (9,)]))
-
-
-def held(started, ended):
-    """Return a function that says when it has started, and then waits until it may end."""
-
-    def wait(number):
-        Path(started).touch()
-        deadline = time.monotonic() + 60
-        while not Path(ended).exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return number
-
-    return wait
 
 
 def test_statement_that_another_one_overtakes_changes_nothing(client, wait_until, tmp_path):

@@ -22,6 +22,7 @@ from workspace.records import (
     Replacement,
     SessionRecord,
     SuspectedRequest,
+    TableDefinition,
     TableState,
     TemporaryTable,
     WriteKind,
@@ -34,6 +35,17 @@ TABLE_UUIDS = st.uuids().map(str).map(TableUuid)
 REPLICAS = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True).map(ReplicaId)
 UUID_LISTS = st.lists(TABLE_UUIDS, max_size=3).map(tuple)
 PARTITIONS = st.lists(TEXT, max_size=2).map(tuple)
+REPLACEMENTS = st.lists(st.builds(Replacement, part=TABLE_UUIDS, partitions=PARTITIONS), max_size=2).map(tuple)
+DEFINITIONS = st.builds(
+    TableDefinition,
+    storage_format=TEXT,
+    created_at=TEXT,
+    partition_columns=st.lists(TEXT, max_size=2).map(tuple),
+    options=st.lists(st.tuples(TEXT, TEXT), max_size=2).map(tuple),
+    replacements=REPLACEMENTS,
+    schema=TEXT,
+    properties=st.lists(st.tuples(TEXT, TEXT), max_size=2).map(tuple),
+)
 WRITES = st.lists(
     st.builds(
         PendingWrite,
@@ -50,6 +62,8 @@ WRITES = st.lists(
         replaced_bytes=COUNTS,
         partitions=PARTITIONS,
         former_schema=TEXT,
+        definition=st.none() | DEFINITIONS,
+        is_overtaken=st.booleans(),
     ),
     max_size=2,
 ).map(tuple)
@@ -70,7 +84,7 @@ TABLES = st.lists(
         drop=st.none() | st.builds(PendingDrop, operation_id=TEXT, replica=REPLICAS, schema=TEXT),
         schema=TEXT,
         properties=st.lists(st.tuples(TEXT, TEXT), max_size=2).map(tuple),
-        replacements=st.lists(st.builds(Replacement, part=TABLE_UUIDS, partitions=PARTITIONS), max_size=2).map(tuple),
+        replacements=REPLACEMENTS,
     ),
     max_size=3,
 ).map(tuple)
@@ -190,7 +204,8 @@ def test_builder_sets_every_part_of_a_record() -> None:
     tried = {
         SessionRecord: 12,
         TemporaryTable: 15,
-        PendingWrite: 13,
+        PendingWrite: 15,
+        TableDefinition: 7,
         Replacement: 2,
         PendingDrop: 3,
         Answer: 2,

@@ -19,7 +19,16 @@ from workspace.kubernetes.connect_session_objects import API_VERSION, GROUP, PLU
 from workspace.kubernetes.connection import Connection
 from workspace.record_changes import add_holder
 from workspace.record_store import RecordNotFoundError, SessionRecords
-from workspace.records import PendingWrite, Phase, Refusal, Replacement, SuspectedRequest, TableState, TemporaryTable
+from workspace.records import (
+    PendingWrite,
+    Phase,
+    Refusal,
+    Replacement,
+    SuspectedRequest,
+    TableDefinition,
+    TableState,
+    TemporaryTable,
+)
 
 REFERENCE = DEFINITION.parents[3] / "docs" / "reference" / "connect-sessions.md"
 TABLE = TableUuid("00000000-0000-4000-8000-000000000001")
@@ -80,7 +89,18 @@ def sessions(administrator: Connection) -> Sessions:
 @pytest.fixture
 def valid(instance: str) -> dict[str, Any]:
     """Return an object with every field, which the API server accepts."""
-    write = PendingWrite(TABLE, "operation", ReplicaId("a"), partitions=("a=1",), former_schema="{}")
+    definition = TableDefinition(
+        "parquet", "now", ("a",), (("a", "b"),), (Replacement(TABLE, ("a=1",)),), "{}", (("a", "b"),)
+    )
+    write = PendingWrite(
+        TABLE,
+        "operation",
+        ReplicaId("a"),
+        partitions=("a=1",),
+        former_schema="{}",
+        definition=definition,
+        is_overtaken=True,
+    )
     table = TemporaryTable(
         name="t",
         uuid=TABLE,
@@ -136,14 +156,17 @@ def test_definition_describes_and_requires_every_part_of_a_record() -> None:
     spec = yaml.safe_load(DEFINITION.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"][
         "spec"
     ]
-    lists = [spec["properties"][name]["items"] for name in ("tables", "writes", "answers", "suspects")]
-    for part in lists:
+    parts = [spec["properties"][name]["items"] for name in ("tables", "writes", "answers", "suspects")]
+    parts.append(spec["properties"]["writes"]["items"]["properties"]["definition"])
+    for part in parts:
         optional = (part["properties"].keys() - part["required"]) & {
             "replacements",
             "partitions",
             "schema",
             "properties",
             "formerSchema",
+            "definition",
+            "isOvertaken",
         }
         assert sorted([*part["required"], *optional]) == sorted(part["properties"])
     assert sorted([*spec["required"], "suspects", "relations"]) == sorted(spec["properties"])

@@ -17,6 +17,7 @@ _VOLATILE = (
     (re.compile(r"(CTERelation(?:Def|Ref)|UnionLoop(?:Ref)?|Loop id:) \d+", re.IGNORECASE), r"\1 x"),
     (re.compile(r"\*\(\d+\) "), "*"),
     (re.compile(r"@[0-9a-f]{5,8}\b"), "@x"),
+    (re.compile(r"(Created Time|Last Access|Created By|Owner): [^\\\n]*"), r"\1: x"),
     (re.compile(r'("(?:created_time|last_access|created_by|owner)":)"[^"]*"'), r'\1"x"'),
 )
 _UNSUPPORTED_TYPE = "UNSUPPORTED_ARROWTYPE"

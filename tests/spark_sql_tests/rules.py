@@ -4,6 +4,7 @@ Lodge must return what Spark returns for an unchanged statement, so the first wa
 differences each rule accepts.
 """
 
+import ast
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from tests.spark_sql_tests.ways import AS_IS
 
 _CREATED = "struct<Fragment:string,Number of records written:bigint>"
 _DROPPED = "struct<ok:boolean,summary:string>"
+_LISTED = "struct<namespace:string,tableName:string,isTemporary:boolean>"
 _NO_COLUMNS = "struct<>"
 _SPARK_REFUSES = ("NOT_SUPPORTED_CHANGE_COLUMN", "UNSUPPORTED_FEATURE.TABLE_OPERATION", "_LEGACY_ERROR_TEMP_0035")
 
@@ -56,6 +58,28 @@ def _first_word(difference: Difference) -> str:
     return matched[1].lower() if matched else ""
 
 
+def _names_column_after_table(difference: Difference) -> bool:
+    expected, found = difference.expected, difference.found
+    return (
+        difference.kind is Kind.SCHEMA
+        and isinstance(expected, Result)
+        and isinstance(found, Result)
+        and expected.schema.replace("spark_catalog.default.", "") == found.schema
+        and sorted(expected.rows) == sorted(found.rows)
+    )
+
+
+def _lists_table_as_view(difference: Difference) -> bool:
+    expected, found = difference.expected, difference.found
+    return (
+        isinstance(expected, Result)
+        and isinstance(found, Result)
+        and difference.kind is Kind.ROWS
+        and found.schema == _LISTED
+        and [ast.literal_eval(row)[1] for row in expected.rows] == [ast.literal_eval(row)[1] for row in found.rows]
+    )
+
+
 def _shows_creation(difference: Difference) -> bool:
     return difference.kind is Kind.ROWS and re.match(r"(?i)\s*show\s+create\b", difference.statement) is not None
 
@@ -73,6 +97,8 @@ def _refuses_change_of_columns(difference: Difference) -> bool:
 _RULES: Sequence[Rule] = (
     Rule("CREATE and DROP of a temporary table return a row.", _is_answer_of_lodge),
     Rule("A plan shows the temporary view and the files of a temporary table.", _is_plan),
+    Rule("SHOW TABLES lists a temporary table as a temporary view, without a schema.", _lists_table_as_view),
+    Rule("Spark names a column after its table, with the schema of a permanent table.", _names_column_after_table),
     Rule("SHOW CREATE TABLE shows a statement that creates a temporary table.", _shows_creation),
     Rule("Lodge and Spark refuse the same changes of columns with different conditions.", _refuses_change_of_columns),
 )

@@ -117,6 +117,13 @@ def test_rules_do_not_apply_to_unchanged_files():
     assert not find_rule(difference(TABLES, "select 1", ONE, TWO))
 
 
+def test_listed_tables_may_differ_only_in_schema_and_kind():
+    schema = "struct<namespace:string,tableName:string,isTemporary:boolean>"
+    permanent, temporary = Result(schema, ["('default', 't', False)"]), Result(schema, ["('', 't', True)"])
+    assert find_rule(difference(TABLES, "show tables", permanent, temporary))
+    assert not find_rule(difference(TABLES, "show tables", permanent, Result(schema, ["('', 'u', True)"])))
+
+
 def test_undocumented_and_outdated_differences_are_found():
     found = difference(TABLES, "select 1", ONE, TWO)
     known = DocumentedDifference(TABLES, "f.sql", 0, found.digest, "Reason.")

@@ -13,7 +13,7 @@ _NAME = r"(?P<name>identifier\s*\(\s*'\w+'\s*\)|`[^`]+`|(?!identifier\b)\w+)"
 _NAME_AT_END = rf"{_NAME}(?![\w.`])"
 _CREATE_TEMPORARY_VIEW = re.compile(
     rf"(?is)(?P<begin>\s*create\s+(?:or\s+replace\s+)?)temp(?:orary)?\s+view(?P<end>\s+{_NAME_AT_END})"
-    r"(?=\s*(?:\([^()]*\)\s*)?(?:(?:comment|tblproperties|default)\b.*?\s)?\s*as\b)"
+    r"(?=\s*(?:\([^()]*\)\s*)?(?:(?:comment|tblproperties)\b.*?\s)?\s*as\b)"
 )
 _CREATE_PERMANENT_VIEW = re.compile(
     r"(?i)\s*(?:create\s+(?:or\s+replace\s+)?(?:global\s+temp(?:orary)?\s+)?|alter\s+)view\b"
@@ -52,7 +52,7 @@ class _Unchanged:
 
 
 class _ViewsAsTables:
-    """Turns temporary views of a query into temporary tables."""
+    """Turns temporary views of a query into temporary tables, except those with a default collation."""
 
     def __init__(self, _: Sequence[str]) -> None:
         self._names = set[str]()
@@ -109,11 +109,12 @@ def _plain(name: str) -> str:
 
 
 def _find_qualified_names(statements: Sequence[str]) -> Set[str]:
-    """Return the names that follow the name of a schema."""
+    """Return the names that a statement uses together with the name of a schema."""
     schemas = {"default", "spark_catalog"}
     schemas |= {matched[1].lower() for each in statements if (matched := _CREATE_SCHEMA.match(each))}
-    qualified = re.compile(rf"(?i)(?<![\w`])`?(?:{'|'.join(schemas)})`?\s*\.\s*`?(\w+)")
-    return {name.lower() for each in statements for name in qualified.findall(each)} - schemas
+    schema = f"`?(?:{'|'.join(schemas)})`?"
+    qualified = re.compile(rf"(?i)(?<![\w`]){schema}\s*\.\s*`?(\w+)|\b(?:in|from)\s+(\w+)\s+(?:in|from)\s+{schema}")
+    return {name.lower() for each in statements for names in qualified.findall(each) for name in names} - schemas
 
 
 def _find_words_of_views(statements: Sequence[str]) -> Set[str]:

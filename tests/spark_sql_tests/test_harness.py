@@ -67,6 +67,8 @@ def test_tables_in_parquet_files_become_temporary_tables():
         "CREATE TABLE c (a int) USING csv",
         "CREATE TABLE l (a int) USING parquet LOCATION 'p'",
         "CREATE TABLE w (a int)",
+        "CREATE TABLE r (a int)",
+        "DELETE FROM r",
         "CREATE VIEW v AS SELECT * FROM W",
     ) == [
         "CREATE TEMPORARY TABLE t (a int) USING parquet",
@@ -77,6 +79,8 @@ def test_tables_in_parquet_files_become_temporary_tables():
         "CREATE TABLE c (a int) USING csv",
         "CREATE TABLE l (a int) USING parquet LOCATION 'p'",
         "CREATE TABLE w (a int)",
+        "CREATE TABLE r (a int)",
+        "DELETE FROM r",
         "CREATE VIEW v AS SELECT * FROM W",
     ]
 

@@ -23,6 +23,7 @@ _CREATE_TABLE = re.compile(
     rf"(?is)(?P<begin>\s*create\s+)(?P<end>table\s+(?:if\s+not\s+exists\s+)?{_NAME_AT_END}(?P<rest>.*))"
 )
 _CREATE_SCHEMA = re.compile(r"(?is)\s*create\s+(?:schema|database|namespace)\s+(?:if\s+not\s+exists\s+)?(\w+)")
+_CHANGED_ROWS = re.compile(r"(?i)\b(?:update|delete\s+from|merge\s+into)\s+`?(\w+)")
 _FORMAT = re.compile(r"(?is)\busing\s+(\w+)")
 _STORAGE_CLAUSE = re.compile(r"(?is)\b(?:location|clustered\s+by|cluster\s+by|stored\s+as|row\s+format)\b")
 _QUERY = re.compile(r"(?is)\bas\s*(?:select|with|values|from|table|\()")
@@ -73,11 +74,13 @@ class _ViewsAsTables:
 class _TablesAsTemporaryTables:
     """Turns tables in Parquet files into temporary tables.
 
-    A table remains as it is if the file also uses its name with a schema, or if a permanent view reads it.
+    A table remains as it is if the file also uses its name with a schema, if a permanent view reads it, or if a statement
+    changes its rows, which Spark refuses for tables in files.
     """
 
     def __init__(self, statements: Sequence[str]) -> None:
         self._excluded = _find_qualified_names(statements) | _find_words_of_views(statements)
+        self._excluded |= {name.lower() for each in statements for name in _CHANGED_ROWS.findall(each)}
 
     def rewrite(self, statement: str) -> str:
         matched = _CREATE_TABLE.match(statement)

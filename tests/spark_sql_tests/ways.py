@@ -74,8 +74,8 @@ class _ViewsAsTables:
 class _TablesAsTemporaryTables:
     """Turns tables in Parquet files into temporary tables.
 
-    A table remains as it is if the file also uses its name with a schema, if a permanent view reads it, or if a statement
-    changes its rows, which Spark refuses for tables in files.
+    A table remains as it is if the file also uses its name with a schema, if a permanent view reads it, or if a
+    statement changes its rows, which Spark refuses for tables in files.
     """
 
     def __init__(self, statements: Sequence[str]) -> None:

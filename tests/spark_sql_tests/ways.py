@@ -13,7 +13,7 @@ _NAME = r"(?P<name>identifier\s*\(\s*'\w+'\s*\)|`[^`]+`|(?!identifier\b)\w+)"
 _NAME_AT_END = rf"{_NAME}(?![\w.`])"
 _CREATE_TEMPORARY_VIEW = re.compile(
     rf"(?is)(?P<begin>\s*create\s+(?:or\s+replace\s+)?)temp(?:orary)?\s+view(?P<end>\s+{_NAME_AT_END})"
-    r"(?=\s*(?:\([^()]*\)\s*)?(?:(?:comment|tblproperties)\b.*?\s)?\s*as\b)"
+    r"(?=\s*(?:\((?:(?!\bcomment\b)[^()])*\)\s*)?(?:(?:comment|tblproperties)\b.*?\s)?\s*as\b)"
 )
 _CREATE_PERMANENT_VIEW = re.compile(
     r"(?i)\s*(?:create\s+(?:or\s+replace\s+)?(?:global\s+temp(?:orary)?\s+)?|alter\s+)view\b"
@@ -53,7 +53,7 @@ class _Unchanged:
 
 
 class _ViewsAsTables:
-    """Turns temporary views of a query into temporary tables, except those with a default collation."""
+    """Turns temporary views of a query into temporary tables, unless they have a default collation or comments."""
 
     def __init__(self, _: Sequence[str]) -> None:
         self._names = set[str]()

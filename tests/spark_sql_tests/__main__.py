@@ -18,7 +18,7 @@ from tests.spark_sql_tests.documented import Verdict, judge, read_documented_dif
 from tests.spark_sql_tests.run import Report, Runner
 from tests.spark_sql_tests.server_objects import ServerObjects
 from tests.spark_sql_tests.sql_files import SqlFiles, extract_test_data, read_files
-from tests.spark_sql_tests.ways import WAYS
+from tests.spark_sql_tests.ways import NOT_REWRITTEN, WAYS
 
 
 def main() -> int:
@@ -85,6 +85,8 @@ def _print_report(files: SqlFiles, report: Report, verdict: Verdict) -> None:
         print("volatile", each)
     for reason, count in Counter(files.skipped.values()).items():
         print(f"Skipped {count} files: {reason}.")
+    for (way, name), reason in NOT_REWRITTEN.items():
+        print(f"{way}: skipped {name}, because it {reason}.")
     print(f"Without Lodge: {report.seconds.get('Spark', 0):.0f} s.")
     for way, compared in report.compared.items():
         differences = sum(each.way == way for each in report.differences)

@@ -17,6 +17,7 @@ from tests.spark_sql_tests.ways import AS_IS
 _CREATED = "struct<Fragment:string,Number of records written:bigint>"
 _DROPPED = "struct<ok:boolean,summary:string>"
 _LISTED = "struct<namespace:string,tableName:string,isTemporary:boolean>"
+_SCHEMA_PREFIX = "spark_catalog.default."
 _NO_COLUMNS = "struct<>"
 _SPARK_REFUSES = ("NOT_SUPPORTED_CHANGE_COLUMN", "UNSUPPORTED_FEATURE.TABLE_OPERATION", "_LEGACY_ERROR_TEMP_0035")
 
@@ -58,14 +59,14 @@ def _first_word(difference: Difference) -> str:
     return matched[1].lower() if matched else ""
 
 
-def _names_column_after_table(difference: Difference) -> bool:
+def _names_full_table(difference: Difference) -> bool:
     expected, found = difference.expected, difference.found
     return (
-        difference.kind is Kind.SCHEMA
-        and isinstance(expected, Result)
+        isinstance(expected, Result)
         and isinstance(found, Result)
-        and expected.schema.replace("spark_catalog.default.", "") == found.schema
-        and sorted(expected.rows) == sorted(found.rows)
+        and expected.schema.replace(_SCHEMA_PREFIX, "") == found.schema
+        and sorted(row.replace(_SCHEMA_PREFIX, "") for row in expected.rows) == sorted(found.rows)
+        and difference.kind is not Kind.ORDER
     )
 
 
@@ -94,11 +95,22 @@ def _refuses_change_of_columns(difference: Difference) -> bool:
     )
 
 
+def _refuses_permanent_view(difference: Difference) -> bool:
+    expected, found = difference.expected, difference.found
+    return (
+        isinstance(expected, Failure)
+        and isinstance(found, Failure)
+        and (expected.condition, found.condition) == ("INVALID_TEMP_OBJ_REFERENCE", "LODGE_TEMPORARY_TABLE_USED")
+        and expected.sql_state == found.sql_state
+    )
+
+
 _RULES: Sequence[Rule] = (
     Rule("CREATE and DROP of a temporary table return a row.", _is_answer_of_lodge),
     Rule("A plan shows the temporary view and the files of a temporary table.", _is_plan),
     Rule("SHOW TABLES lists a temporary table as a temporary view, without a schema.", _lists_table_as_view),
-    Rule("Spark names a column after its table, with the schema of a permanent table.", _names_column_after_table),
+    Rule("A name of a column or a message contains the schema of a permanent table.", _names_full_table),
     Rule("SHOW CREATE TABLE shows a statement that creates a temporary table.", _shows_creation),
     Rule("Lodge and Spark refuse the same changes of columns with different conditions.", _refuses_change_of_columns),
+    Rule("A permanent view cannot read a temporary table. Lodge has a condition of its own.", _refuses_permanent_view),
 )

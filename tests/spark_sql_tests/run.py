@@ -58,7 +58,7 @@ class Runner:
 
     def run(self, file: SqlFile, ways: Iterable[str]) -> Sequence[Difference]:
         """Run a file in some ways, and return the differences. Ways that change no statement are omitted."""
-        changing = [way for way in ways if way == AS_IS or changes_statements(way, file.statements)]
+        changing = [way for way in ways if way == AS_IS or changes_statements(way, file)]
         if not changing:
             return []
         expected = self._measure("Spark", lambda: self._run_directly(file))

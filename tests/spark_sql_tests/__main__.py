@@ -45,8 +45,7 @@ def main() -> int:
                     print(f"{file.name}: {len(file.statements)} statements, {len(differences)} differences", flush=True)
             finally:
                 objects.remove_test_tables()
-    runs = {(way, file.name) for way in ways for file in files}
-    verdict = judge(runner.report.differences, read_documented_differences(), runs)
+    verdict = judge(runner.report.differences, read_documented_differences(), runner.report.runs)
     _print_report(sql_files, runner.report, verdict)
     return 1 if verdict.undocumented else 0
 

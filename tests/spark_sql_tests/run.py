@@ -27,6 +27,7 @@ class Report:
     """What a run has found.
 
     Attributes:
+        runs: The ways and names of the files that ran.
         compared: The number of compared statements by way.
         rewritten: The number of rewritten statements by way.
         seconds: The duration by way. The duration without Lodge has the name ``Spark``.
@@ -35,6 +36,7 @@ class Report:
         volatile: Differences of statements that also differ between two runs without Lodge.
     """
 
+    runs: set[tuple[str, str]] = field(default_factory=set)
     compared: Counter[str] = field(default_factory=Counter)
     rewritten: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
@@ -76,6 +78,7 @@ class Runner:
         rewriter = WAYS[way](file.statements)
         with _Session(self._lodge, file, self._objects) as spark:
             found = self._measure(way, lambda: [*_run_rewritten(spark, file, rewriter, expected)])
+        self.report.runs.add((way, file.name))
         self.report.compared[way] += len(found)
         self.report.rewritten[way] += sum(a != b for a, (b, _) in zip(file.statements, found, strict=True))
         for number, (statement, outcome) in enumerate(zip(file.statements, expected, strict=True)):

@@ -141,4 +141,4 @@ def test_undocumented_and_outdated_differences_are_found():
 def test_documented_differences_have_reasons_and_are_few():
     documented = read_documented_differences()
     assert all(each.way in WAYS and each.reason.endswith(".") for each in documented)
-    assert len(documented) <= 40
+    assert len({(each.file, each.number) for each in documented}) <= 40

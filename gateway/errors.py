@@ -78,6 +78,7 @@ SPARK_CONDITIONS: Mapping[str, SparkCondition] = MappingProxyType(
         "INVALID_PARTITION_SPEC": _condition("42601", "details"),
         "MERGE_CARDINALITY_VIOLATION": _condition("23K01"),
         "OPERATION_CANCELED": _condition("HY008"),
+        "PARTITIONS_NOT_FOUND": _condition("428FT", "partitionList", "tableName"),
         "PARSE_SYNTAX_ERROR": _condition("42601", "error", "hint"),
         "SCHEMA_NOT_FOUND": _condition("42704", "schemaName"),
         "TABLE_OR_VIEW_ALREADY_EXISTS": _condition("42P07", "relationName"),

@@ -39,6 +39,7 @@ _MAX_SETTINGS_BYTES = 65_536
 _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 _KNOWN_ARTIFACT = "ARTIFACT_ALREADY_EXISTS"
 _ARTIFACT_CHUNK_BYTES = 32 * 1024
+_CANNOT_EXPLAIN = "Error occurred during query planning"
 
 
 class BackendSession:
@@ -102,6 +103,26 @@ class BackendSession:
         request.explain.plan.root.CopyFrom(relation)
         request.explain.explain_mode = base_pb2.AnalyzePlanRequest.Explain.EXPLAIN_MODE_EXTENDED
         return (await self._analyze(request)).explain.explain_string
+
+    async def can_explain(self, statement: relations_pb2.Relation) -> bool:
+        """Return whether Spark can analyse and plan a SQL statement. Spark does not execute it.
+
+        Args:
+            statement: The statement. All names in it are resolved.
+
+        Raises:
+            BackendError: If Spark cannot parse the statement.
+            GatewayError: If the backend answers something else.
+        """
+        plan = base_pb2.Plan()
+        first = plan.root.project
+        first.expressions.add().expression_string.expression = f"left(plan, {len(_CANNOT_EXPLAIN)}) AS plan"
+        first.input.limit.limit = 1
+        explanation = first.input.limit.input
+        explanation.CopyFrom(statement)
+        sql = explanation.with_relations.root.sql if explanation.HasField("with_relations") else explanation.sql
+        sql.query = f"EXPLAIN {sql.query}"
+        return await self.read_texts(plan, ["plan"]) != [_CANNOT_EXPLAIN]
 
     async def list_input_files(self, relation: relations_pb2.Relation) -> Sequence[str]:
         """Return the URIs of the files that a relation reads.

@@ -69,6 +69,10 @@ class Cursor:
         """Offset after the token before the current token."""
         return self._tokens[self.position - 1].end
 
+    def end_before(self, index: int) -> int:
+        """Return the offset after the token before an index."""
+        return self.all_tokens()[index - 1].end
+
     def text_from(self, start: int) -> str:
         """Return the text from an offset to the end of the token before the current token."""
         return self.text[start : self.previous_end]

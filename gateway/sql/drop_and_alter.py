@@ -6,6 +6,7 @@ Source: [spark-sql-grammar dropTable], [spark-sql-grammar dropView], [spark-sql-
 
 from gateway.sql import statements
 from gateway.sql.cursor import Cursor
+from gateway.sql.partition_clause import parse_partition
 from gateway.sql.read_only_query import is_query_start
 
 _SECOND_WORDS = frozenset(
@@ -42,12 +43,16 @@ def parse_drop(cursor: Cursor) -> statements.DropTable | statements.DropView | N
 
 
 def parse_truncate(cursor: Cursor) -> statements.TruncateTable | None:
-    """Parse a text that begins with ``TRUNCATE``. Return None if it has no table name."""
+    """Parse a text that begins with ``TRUNCATE``. Return None if it is malformed."""
     name = cursor.take_name() if cursor.take("TRUNCATE", "TABLE") else None
     if name is None:
         return None
-    after = cursor.current
-    return statements.TruncateTable(name=name, unsupported=None if after is None else after.keyword or "other words")
+    partition = None
+    if cursor.keyword() == "PARTITION":
+        partition = parse_partition(cursor)
+        if partition is None:
+            return None
+    return statements.TruncateTable(name=name, partition=partition) if cursor.current is None else None
 
 
 def parse_alter(cursor: Cursor) -> statements.AlterRelation | None:

@@ -9,9 +9,12 @@ Source: [spark-sql-grammar dmlStatementNoWith], [spark-sql-grammar insertInto].
 """
 
 import re
+from dataclasses import replace
+from itertools import zip_longest
 
 from gateway.sql.cursor import Cursor
 from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, Token, TokenKind, tokenize
+from gateway.sql.partition_clause import parse_partition
 from gateway.sql.piecewise_search import is_found
 from gateway.sql.read_only_query import (
     QUERY_KEYWORDS,
@@ -21,13 +24,22 @@ from gateway.sql.read_only_query import (
     is_query_start,
 )
 from gateway.sql.statement_error import StatementError
-from gateway.sql.statements import Insert, TableName
+from gateway.sql.statements import Insert, MultiInsert, Partition, Span
 
-_CONSTANTS = frozenset({"NULL", "TRUE", "FALSE", "DEFAULT"})
 _DEFAULT = re.compile("default", re.IGNORECASE)
+_AFTER_INSERT_CLAUSE = frozenset({"SELECT", "MAP", "REDUCE"})
+"""Keywords that can follow an ``INSERT`` clause after ``FROM``."""
+
+_BEFORE_BRACKETS = frozenset({"SELECT", "VALUES", "FROM"})
+"""Keywords that begin a query even before a bracket. Others can be names of functions."""
+
+_CONTINUES_VALUE = frozenset(
+    {"IN", "EXISTS", "AND", "OR", "NOT", "ANY", "SOME", "ALL", "LIKE", "BETWEEN", "WHEN", "THEN", "ELSE", "CASE"}
+).union("=<>!+-*/%&|^~,.")
+"""Words and symbols after which a bracket is a part of the same expression."""
 
 
-def parse_insert_after_with(cursor: Cursor) -> Insert | None:
+def parse_insert_after_with(cursor: Cursor) -> Insert | MultiInsert | None:
     """Parse a text that begins with ``WITH``. Return None if it has no ``INSERT``."""
     after = find_end_of_common_tables(cursor)
     if after is None:
@@ -38,33 +50,26 @@ def parse_insert_after_with(cursor: Cursor) -> Insert | None:
     return parse_insert(cursor, is_after_with=True) if cursor.keyword() == "INSERT" else None
 
 
-def parse_insert_after_from(cursor: Cursor) -> Insert | None:
-    """Parse a text that begins with ``FROM``. Return None if it has no ``INSERT``."""
-    names: list[TableName] = []
-    overwrite, clause_span = False, (0, 0)
-    for index, token in find_inserts_after_from(cursor, cursor.position):
+def parse_insert_after_from(cursor: Cursor) -> Insert | MultiInsert | None:
+    """Parse a text that begins with ``FROM``. Return None if it has no ``INSERT``, or one into a directory."""
+    clauses = list(find_inserts_after_from(cursor, cursor.position))
+    found = []
+    for (index, _), following in zip_longest(clauses, clauses[1:]):
         cursor.position = index
-        is_overwrite = take_insert(cursor)
-        name = None if is_overwrite is None else cursor.take_name()
-        if name is None or is_overwrite is None:
-            continue
-        if not names:
-            overwrite, clause_span = is_overwrite, (token.start, cursor.previous_end)
-        names.append(name)
-    if not names:
-        return None
-    return Insert(
-        name=names[0],
-        overwrite=overwrite,
-        clause_span=clause_span,
-        end=cursor.end,
-        unsupported="FROM ... INSERT",
-        other_names=tuple(names[1:]),
-    )
+        end = cursor.end if following is None else cursor.end_before(following[0])
+        insert = parse_insert(cursor, is_after_with=True)
+        if insert is None:  # into a directory
+            return None
+        if insert.unsupported is None and cursor.keyword() not in _AFTER_INSERT_CLAUSE:
+            insert = replace(insert, unsupported=cursor.keyword() or "no query")
+        found.append(replace(insert, clause_span=(clauses[0][1].start, insert.clause_span[1]), end=end))
+    if len(found) > 1:
+        return MultiInsert(tuple(found))
+    return found[0] if found else None
 
 
 def parse_insert(cursor: Cursor, *, is_after_with: bool = False) -> Insert | None:
-    """Parse a text that begins with ``INSERT``.
+    """Parse a text that begins with ``INSERT``, at the cursor.
 
     Returns:
         The statement. None if the text has no table name, or ends after the table name.
@@ -75,24 +80,35 @@ def parse_insert(cursor: Cursor, *, is_after_with: bool = False) -> Insert | Non
     name = None if overwrite is None else cursor.take_name()
     if name is None or overwrite is None or cursor.current is None:
         return None
-    partition: tuple[tuple[str, str | None], ...] | None = ()
+    partition: Partition | None = ()
     if not evolves and cursor.keyword() == "PARTITION":
-        partition = _parse_partition(cursor)
+        partition = parse_partition(cursor)
     unsupported = "WITH SCHEMA EVOLUTION" if evolves else _find_unsupported_clause(cursor)
     if partition is None:
         partition, unsupported = (), "PARTITION"
+    if_not_exists = replace_where = None
+    replace_start = None
     if unsupported is None:
+        if_not_exists = _take_if_not_exists(cursor)
         if not cursor.take("BY", "NAME"):
             _take_columns(cursor)
+        replace_start = None if cursor.current is None else cursor.current.start
+        replace_where = _take_replace_where(cursor)
         unsupported = _find_unsupported_query(cursor, is_after_with=is_after_with)
+        if unsupported == "REPLACE":
+            unsupported = f"REPLACE {cursor.keyword(1)}".rstrip()
     clause_end = cursor.end if cursor.current is None else cursor.current.start
     return Insert(
         name=name,
         overwrite=overwrite,
+        start=start,
         clause_span=(start, clause_end),
         end=cursor.end,
         unsupported=unsupported,
         partition=partition,
+        if_not_exists=if_not_exists,
+        replace_where=replace_where,
+        replace_start=None if replace_where is None else replace_start,
     )
 
 
@@ -143,52 +159,41 @@ def _find_unsupported_clause(cursor: Cursor) -> str | None:
     """Return the unsupported clause at the cursor. None if there is no such clause."""
     if cursor.keyword() == "WITH" and cursor.is_symbol("(", 1):
         return "WITH (...)"
-    if cursor.keyword() == "IF":
-        return "IF NOT EXISTS"
-    if cursor.keyword() == "REPLACE":
-        return f"REPLACE {cursor.keyword(1)}".rstrip()
     return None
 
 
-def _parse_partition(cursor: Cursor) -> tuple[tuple[str, str | None], ...] | None:
-    """Step over a ``PARTITION`` clause.
-
-    Returns:
-        The columns, and the texts of their values. None if the clause is malformed.
-    """
-    cursor.take("PARTITION")
-    found: list[tuple[str, str | None]] = []
-    if not cursor.take_symbol("("):
-        return None
-    while (name := cursor.take_part()) is not None:
-        value = _take_value(cursor) if cursor.take_symbol("=") else None
-        if value == "":
-            break
-        found.append((name, value))
-        if cursor.take_symbol(")"):
-            return tuple(found)
-        if not cursor.take_symbol(","):
-            break
-    return None
-
-
-def _take_value(cursor: Cursor) -> str:
-    """Step over a constant, and return its text. Empty if there is none, or Spark would not parse it as a constant."""
+def _take_if_not_exists(cursor: Cursor) -> Span | None:
+    """Step over ``IF NOT EXISTS``, and return its span. None without it."""
     first = cursor.current
-    tokens: list[Token] = []
-    while (token := cursor.current) is not None and not (token.is_symbol(",") or token.is_symbol(")")):
-        tokens.append(token)
-        cursor.position += 1
-    kinds = [token.kind for token in tokens]
-    is_constant = (
-        kinds in ([TokenKind.STRING], [TokenKind.NUMBER])
-        or (len(tokens) == 1 and (tokens[0].keyword in _CONSTANTS or tokens[0].is_symbol("?")))
-        or (kinds == [TokenKind.SYMBOL, TokenKind.NUMBER] and tokens[0].is_symbol("-"))
-        or (len(tokens) == 2 and tokens[0].is_symbol(":") and tokens[1].is_name)
-        or (kinds == [TokenKind.WORD, TokenKind.STRING])
-        or (len(tokens) > 1 and tokens[0].keyword == "INTERVAL")
-    )
-    return cursor.text_from(first.start) if first is not None and is_constant else ""
+    return (first.start, cursor.previous_end) if first is not None and cursor.take("IF", "NOT", "EXISTS") else None
+
+
+def _take_replace_where(cursor: Cursor) -> Span | None:
+    """Step over ``REPLACE WHERE condition``, and return the span of the condition. None without it.
+
+    The condition ends where the query begins.
+    """
+    if not cursor.take("REPLACE", "WHERE") or cursor.current is None:
+        return None
+    start, before = cursor.current.start, ""
+    while (token := cursor.current) is not None:
+        if token.start > start and _begins_query(token, cursor.peek(1), before):
+            return start, cursor.previous_end
+        before = token.keyword or token.value
+        if not cursor.take_brackets():
+            cursor.position += 1
+    return None
+
+
+def _begins_query(token: Token, following: Token | None, before: str) -> bool:
+    """Return whether a query begins at a token after an expression."""
+    if following is None:
+        return False
+    if token.is_symbol("("):
+        return following.keyword in QUERY_KEYWORDS and before not in _CONTINUES_VALUE
+    if token.keyword in _BEFORE_BRACKETS:
+        return before != "DISTINCT"
+    return token.keyword in QUERY_KEYWORDS and not following.is_symbol("(")
 
 
 def _take_columns(cursor: Cursor) -> None:
@@ -201,7 +206,7 @@ def _take_columns(cursor: Cursor) -> None:
     except StatementError:
         cursor.position = start
         return
-    if not (is_query_start(cursor) or cursor.keyword() == "BY"):
+    if not (is_query_start(cursor) or cursor.keyword() in {"BY", "REPLACE"}):
         cursor.position = start
 
 

@@ -5,6 +5,7 @@ Source: [temporary-tables §5.1], [spark-sql-grammar showTables], [spark-sql-gra
 
 from gateway.sql import statements
 from gateway.sql.cursor import Cursor
+from gateway.sql.partition_clause import parse_partition
 from gateway.sql.statements import CloseSession, ShowCreateTable, ShowSessions, ShowTables, ShowTemporaryTables
 from gateway.sql.table_alteration import take_property_key
 
@@ -26,8 +27,7 @@ def parse_show(cursor: Cursor) -> statements.Statement | None:
     if cursor.take("TBLPROPERTIES"):
         return _parse_properties(cursor)
     if cursor.take("PARTITIONS"):
-        name = cursor.take_name()
-        return statements.ShowPartitions(name=name) if name is not None and cursor.current is None else None
+        return _parse_partitions(cursor)
     if cursor.take("SESSIONS"):
         return ShowSessions() if cursor.current is None else None
     return _parse_tables(cursor) if cursor.take("TABLES") else None
@@ -55,6 +55,13 @@ def _parse_create_table(cursor: Cursor) -> ShowCreateTable | None:
     name = cursor.take_name()
     as_serde = cursor.take("AS", "SERDE")
     return None if name is None or cursor.current is not None else ShowCreateTable(name=name, as_serde=as_serde)
+
+
+def _parse_partitions(cursor: Cursor) -> statements.ShowPartitions | None:
+    name = cursor.take_name()
+    partition = parse_partition(cursor) if cursor.keyword() == "PARTITION" else ()
+    is_complete = partition is not None and cursor.current is None
+    return statements.ShowPartitions(name=name, partition=partition or ()) if name and is_complete else None
 
 
 def _parse_properties(cursor: Cursor) -> statements.ShowTableProperties | None:

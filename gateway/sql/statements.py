@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 Span = tuple[int, int]
+Partition = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,42 +145,56 @@ class Insert:
     Attributes:
         name: The name of the table to insert into.
         overwrite: Whether the new rows replace rows of the table.
-        clause_span: The span from ``INSERT`` to the start of the query. Without this span, the text is a query.
-        end: Offset after the last token.
+        start: Offset of ``INSERT``.
+        clause_span: The span from ``INSERT``, or from the first ``INSERT`` of the text, to the start of the query.
+            Without this span, the text up to the end is a query.
+        end: Offset after the last token of the query.
         unsupported: The first clause that temporary tables do not support, for example ``IF NOT EXISTS``, or the first
             unexpected word. None if the statement is supported. If this attribute is set, there is no query, and
             clauses after the unsupported clause may be missing from the attributes.
-        other_names: The names of the other tables in ``FROM … INSERT … INSERT …``.
         partition: The columns in the ``PARTITION`` clause, each with the text of its value. None for a column whose
             values are in the rows.
+        if_not_exists: The span of ``IF NOT EXISTS``. None without it.
+        replace_where: The span of the condition of ``REPLACE WHERE``. None without it.
+        replace_start: Offset of ``REPLACE``. None without it.
     """
 
     name: TableName
     overwrite: bool
+    start: int
     clause_span: Span
     end: int
     unsupported: str | None
-    other_names: tuple[TableName, ...] = ()
-    partition: tuple[tuple[str, str | None], ...] = ()
+    partition: Partition = ()
+    if_not_exists: Span | None = None
+    replace_where: Span | None = None
+    replace_start: int | None = None
 
     @property
     def columns_span(self) -> Span:
-        """The span between the name of the table and the query: the partitions, and how columns are matched."""
-        return self.name.end, self.clause_span[1]
+        """The span after the name of the table: the partitions, and how columns are matched."""
+        end = self.clause_span[1] if self.replace_start is None else self.replace_start
+        return self.name.end, end if self.if_not_exists is None else self.if_not_exists[0]
+
+
+@dataclass(frozen=True, slots=True)
+class MultiInsert:
+    """``[WITH …] FROM … INSERT … SELECT … INSERT … SELECT …``, with at least two ``INSERT`` clauses."""
+
+    inserts: tuple[Insert, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncateTable:
-    """``TRUNCATE TABLE name``.
+    """``TRUNCATE TABLE name [PARTITION (…)]``.
 
     Attributes:
         name: The name of the table.
-        unsupported: ``PARTITION`` or another word after the table name. None if the statement ends after the table
-            name.
+        partition: The columns in the ``PARTITION`` clause, each with the text of its value. None without the clause.
     """
 
     name: TableName
-    unsupported: str | None
+    partition: Partition | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,9 +304,15 @@ class ShowTableProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowPartitions:
-    """``SHOW PARTITIONS name``."""
+    """``SHOW PARTITIONS name [PARTITION (…)]``.
+
+    Attributes:
+        name: The name of the table.
+        partition: The columns in the ``PARTITION`` clause, each with the text of its value.
+    """
 
     name: TableName
+    partition: Partition = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -386,6 +407,7 @@ Statement = (
     | DropTable
     | DropView
     | Insert
+    | MultiInsert
     | TruncateTable
     | ShowTemporaryTables
     | ShowTables

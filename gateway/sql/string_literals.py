@@ -71,6 +71,13 @@ def quote_string(text: str) -> str:
     return f"'{escaped}'"
 
 
+def text_expression(text: str) -> str:
+    """Return an expression whose value is a text in all dialects."""
+    if "'" in text or "\\" in text:
+        return f"CAST(X'{text.encode().hex()}' AS STRING)"
+    return f"'{text}'"
+
+
 def write_string(text: str, dialect: Dialect = DEFAULT_DIALECT) -> str | None:
     """Return a string literal for use in an expression.
 

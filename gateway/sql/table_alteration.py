@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from gateway.sql.cursor import Cursor
 from gateway.sql.lexer import DEFAULT_DIALECT, Dialect, TokenKind
-from gateway.sql.statements import Span
+from gateway.sql.partition_clause import parse_partition
+from gateway.sql.statements import Partition, Span
 from gateway.sql.table_options import TableOptionsError, parse_property_list
 
 
@@ -52,7 +53,20 @@ class UnsetProperties:
     keys: tuple[str, ...]
 
 
-Alteration = AddColumns | ChangeColumn | SetProperties | UnsetProperties
+@dataclass(frozen=True, slots=True)
+class DropPartitions:
+    """``DROP [IF EXISTS] PARTITION (…), … [PURGE]``.
+
+    Attributes:
+        partitions: The columns in each ``PARTITION`` clause, each with the text of its value.
+        if_exists: Whether partitions that do not exist are ignored.
+    """
+
+    partitions: tuple[Partition, ...]
+    if_exists: bool
+
+
+Alteration = AddColumns | ChangeColumn | SetProperties | UnsetProperties | DropPartitions
 
 
 def parse_alteration(action: str, dialect: Dialect = DEFAULT_DIALECT) -> Alteration | None:
@@ -66,6 +80,8 @@ def parse_alteration(action: str, dialect: Dialect = DEFAULT_DIALECT) -> Alterat
     elif cursor.take("UNSET", "TBLPROPERTIES"):
         cursor.take("IF", "EXISTS")
         found = _take_keys(cursor)
+    elif cursor.take("DROP"):
+        found = _take_drop_partitions(cursor)
     elif cursor.take_any("ALTER", "CHANGE"):
         cursor.take("COLUMN")
         found = _take_change(cursor)
@@ -113,6 +129,20 @@ def _take_keys(cursor: Cursor) -> UnsetProperties | None:
         if not cursor.take_symbol(","):
             break
     return UnsetProperties(tuple(keys)) if cursor.take_symbol(")") else None
+
+
+def _take_drop_partitions(cursor: Cursor) -> DropPartitions | None:
+    if_exists = cursor.take("IF", "EXISTS")
+    found = []
+    while cursor.keyword() == "PARTITION":
+        partition = parse_partition(cursor)
+        if partition is None:
+            return None
+        found.append(partition)
+        if not cursor.take_symbol(","):
+            break
+    cursor.take("PURGE")
+    return DropPartitions(tuple(found), if_exists) if found else None
 
 
 def _take_change(cursor: Cursor) -> ChangeColumn | None:

@@ -61,12 +61,14 @@ class InsertedRows:
         arguments: The SQL relation whose parameters occur in the clause. None without parameters.
         has_defaults: Whether the text of the query may contain ``DEFAULT`` as a value. Spark replaces it only if the
             query is part of the text of the insertion, so Spark does not count the rows.
+        is_counted: Whether Spark counts the rows, because the part contains no others.
     """
 
     query: relations_pb2.Relation
     clause: str = ""
     arguments: relations_pb2.SQL | None = None
     has_defaults: bool = False
+    is_counted: bool = True
 
 
 def build_insert(part: NewPart, rows: InsertedRows) -> base_pb2.Plan:
@@ -85,7 +87,10 @@ def build_insert(part: NewPart, rows: InsertedRows) -> base_pb2.Plan:
         sql.query += f"TABLE {source}"
         reference = command.references.add().subquery_alias
         reference.alias = source
-        add_row_count(reference.input, rows.query, part.directory)
+        if rows.is_counted:
+            add_row_count(reference.input, rows.query, part.directory)
+        else:
+            reference.input.CopyFrom(rows.query)
     reference = command.references.add().subquery_alias
     reference.alias = target
     _fill_scan(reference.input.read.data_source, part)

@@ -29,7 +29,7 @@ from gateway.errors import SparkError, column_not_found
 from gateway.sql.name_syntax import quote_name
 from gateway.sql.row_changes import Action, Assignment, RowChange
 from gateway.sql.statements import ModificationKind
-from gateway.sql.string_literals import quote_string
+from gateway.sql.string_literals import text_expression
 from gateway.stored_tables.column_metadata import CURRENT_DEFAULT, sql_type
 from gateway.stored_tables.insert_plans import PLACEHOLDER
 
@@ -270,8 +270,8 @@ def _merged(old: str, kind: DataType, values: Mapping[tuple[str, ...], str], com
         own = {key[1:]: text for key, text in values.items() if key[0] == comparable(field.name)}
         inner = f"{old}.{quote_name(field.name)}"
         text = _merged(inner, field.dataType, own, comparable) if own else inner
-        members.append(f"{quote_string(field.name)}, {_bracketed(text)}")
-    return f"named_struct({', '.join(members)})"
+        members.append(f"{_bracketed(text)} AS {quote_name(field.name)}")
+    return f"struct({', '.join(members)})"
 
 
 def needs_conversion(value: NewValue, found: DataType) -> bool:
@@ -295,8 +295,8 @@ def _converted(text: str, found: DataType, kind: DataType, column: str, comparab
             old = own[comparable(field.name)]
             inner = f"{_VALUE}.{quote_name(old.name)}"
             converted = _converted(inner, old.dataType, field.dataType, column, comparable)
-            members.append(f"{quote_string(field.name)}, {converted}")
-        built = f"CASE WHEN {_VALUE} IS NOT NULL THEN named_struct({', '.join(members)}) END"
+            members.append(f"{converted} AS {quote_name(field.name)}")
+        built = f"CASE WHEN {_VALUE} IS NOT NULL THEN struct({', '.join(members)}) END"
         return f"transform(array({text}), {_VALUE} -> {built})[0]"
     if isinstance(kind, ArrayType) and isinstance(found, ArrayType):
         element = _converted(_VALUE, found.elementType, kind.elementType, column, comparable)
@@ -333,7 +333,7 @@ def read_raised(message: str) -> tuple[str, Mapping[str, str]] | None:
 def _raised(condition: str, kind: DataType, **parameters: str) -> str:
     """Return the SQL text of an expression of a type that raises an error."""
     text = f"{PLACEHOLDER}{condition} {json.dumps(parameters)}"
-    return f"CAST(raise_error({quote_string(text)}) AS {sql_type(kind)})"
+    return f"CAST(raise_error({text_expression(text)}) AS {sql_type(kind)})"
 
 
 def _bracketed(text: str) -> str:

@@ -63,11 +63,6 @@ class StorageFormat:
     allowed: frozenset[str]
     allowed_prefixes: tuple[str, ...] = ()
 
-    @property
-    def is_partitionable(self) -> bool:
-        """Whether tables in this format can be partitioned [temporary-tables §5.1.4]."""
-        return self.name == "parquet"
-
     def options(self, statement: Mapping[str, str]) -> Mapping[str, str]:
         """Return the options for writes and reads.
 
@@ -196,7 +191,7 @@ def storage_options(table: TemporaryTable) -> Mapping[str, str]:
 
 
 def unsupported_partitions(storage: StorageFormat) -> GatewayError:
-    """Return the error for partitions in a format that does not support them."""
+    """Return the error for partitions of a permanent table in a format that does not support them."""
     return GatewayError(
         "LODGE_PARTITION_FORMAT", "0A000", f"{storage.name.capitalize()} format does not support auto-partitioning."
     )
@@ -215,14 +210,15 @@ def check_columns(storage: StorageFormat, schema: StructType, partition_columns:
     """
     partitions = {comparable_name(name) for name in partition_columns}
     for field in schema.fields:
-        if storage.name == "orc" and any(name == "" or "`" in name for name in (field.name, *_names(field.dataType))):
+        is_partition = comparable_name(field.name) in partitions
+        names = () if is_partition else (field.name, *_names(field.dataType))
+        if storage.name == "orc" and any(name == "" or "`" in name for name in names):
             raise GatewayError(
                 "LODGE_COLUMN_NAME",
                 "0A000",
                 f"Column [{field.name}] cannot be stored as [orc], which supports neither empty names nor names with "
                 "[`]. Rename the column with AS, or use another format after USING.",
             )
-        is_partition = comparable_name(field.name) in partitions
         if any(_is_lost(storage, each, is_partition=is_partition) for each in _types(field.dataType)):
             where = "a partition column" if is_partition else f"a column of a table stored as [{storage.name}]"
             raise SparkError(

@@ -7,7 +7,8 @@ Source: [spark-connect-proto commands.proto] (``WriteOperation``, ``WriteOperati
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
+from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
+from pyspark.sql.types import StructType
 
 from gateway.errors import table_not_found
 from gateway.names.targets import Target, TargetKind
@@ -19,6 +20,7 @@ from gateway.stored_tables.storage_formats import find_storage_format
 from gateway.tables import answers
 from gateway.tables.insertions import Insertion
 from gateway.tables.new_tables import NewTable
+from gateway.tables.row_changes import RowChanges
 from gateway.tables.statement_context import StatementContext
 from gateway.tables.table_errors import no_data_frame_table, not_a_view, not_supported
 from gateway.tables.temporary_tables import TemporaryTables
@@ -48,9 +50,6 @@ _CATALOG_CALLS = frozenset(
 )
 _SaveMethod = commands_pb2.WriteOperation.SaveTable.TableSaveMethod
 _Mode = commands_pb2.WriteOperation.SaveMode
-_INSERTING_MODES = frozenset(
-    {commands_pb2.WriteOperationV2.MODE_APPEND, commands_pb2.WriteOperationV2.MODE_OVERWRITE_PARTITIONS}
-)
 _REPLACING_MODES = frozenset(
     {commands_pb2.WriteOperationV2.MODE_REPLACE, commands_pb2.WriteOperationV2.MODE_CREATE_OR_REPLACE}
 )
@@ -75,10 +74,12 @@ class DataFrameCommands:
 
     Args:
         tables: The temporary tables.
+        rows: Changes rows of temporary tables.
     """
 
-    def __init__(self, tables: TemporaryTables) -> None:
+    def __init__(self, tables: TemporaryTables, rows: RowChanges) -> None:
         self._tables = tables
+        self._rows = rows
 
     async def work(self, context: StatementContext, plan: base_pb2.Plan) -> Runner | None:
         """Return the function that executes a command.
@@ -153,10 +154,10 @@ class DataFrameCommands:
             return self._replace(context, await _new_table_of_write_v2(context, table, write))
         if write.mode == commands_pb2.WriteOperationV2.MODE_CREATE:
             raise self._tables.already_exists(table.name)
-        if write.mode not in _INSERTING_MODES:
-            raise not_supported(
-                table.name, "writeTo with this mode", "Use append(), overwritePartitions() or INSERT OVERWRITE."
-            )
+        if write.mode == commands_pb2.WriteOperationV2.MODE_OVERWRITE:
+            rows = InsertedRows(await context.resolve(write.input), _BY_NAME)
+            keep = partial(_rows_without, write.overwrite_condition)
+            return _answered(partial(self._rows.overwrite, context.execution, table.name, rows, keep), NOTHING)
         insertion = Insertion(
             table=table.name,
             rows=InsertedRows(await context.resolve(write.input), _BY_NAME),
@@ -272,6 +273,22 @@ async def _new_table_of_write_v2(
         options=write.options,
         properties=write.table_properties,
     )
+
+
+def _rows_without(
+    condition: expressions_pb2.Expression, table: TemporaryTable, schema: StructType, contents: relations_pb2.Relation
+) -> InsertedRows:
+    """Return the rows of a table for which a condition is not true."""
+    remaining = relations_pb2.Relation()
+    remaining.filter.input.subquery_alias.input.CopyFrom(contents)
+    remaining.filter.input.subquery_alias.alias = table.name
+    negation = remaining.filter.condition.unresolved_function
+    negation.function_name = "not"
+    is_true = negation.arguments.add().unresolved_function
+    is_true.function_name = "coalesce"
+    is_true.arguments.add().CopyFrom(condition)
+    is_true.arguments.add().literal.boolean = False
+    return InsertedRows(remaining)
 
 
 def _refuse_evolution(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pyspark.sql.types import StructType
 
 from gateway.backends.backend_session import BackendSession
+from gateway.errors import GatewayError
 from gateway.stored_tables.insert_plans import InsertedRows
 from gateway.stored_tables.partitions import build_texts, partition_path
 from gateway.tables.table_errors import empty_partition_value
@@ -26,6 +27,7 @@ class Insertion:
         is_dynamic: Whether they replace only the rows of the partitions that they contain.
         constants: The partition columns that have the same value in all new rows, with the SQL text of the value. If
             the new rows replace rows, these have the same values.
+        operation_id: The id under which the session record knows the insertion. Empty for that of the statement.
     """
 
     table: str
@@ -33,6 +35,7 @@ class Insertion:
     overwrite: bool = False
     is_dynamic: bool = False
     constants: Mapping[str, str] = field(default_factory=dict)
+    operation_id: str = ""
 
     def kind(self, table: TemporaryTable) -> WriteKind:
         """Return how the rows change a table."""
@@ -40,6 +43,13 @@ class Insertion:
             return WriteKind.INSERTION
         is_partial = self.constants or self._replaces_own_partitions(table)
         return WriteKind.PARTITION_OVERWRITING if is_partial else WriteKind.OVERWRITING
+
+    @property
+    def empty_value(self) -> GatewayError | None:
+        """The error for a constant that is an empty text. None if there is none."""
+        if all(text not in _EMPTY_TEXTS for text in self.constants.values()):
+            return None
+        return empty_partition_value(", ".join(f"{name}={text}" for name, text in self.constants.items()))
 
     async def replaced_partition(
         self, table: TemporaryTable, schema: StructType, backend: BackendSession
@@ -50,8 +60,6 @@ class Insertion:
             BackendError: If a constant is not a value of its column.
             GatewayError: If a constant is an empty text.
         """
-        if any(text in _EMPTY_TEXTS for text in self.constants.values()):
-            raise empty_partition_value(", ".join(f"{name}={text}" for name, text in self.constants.items()))
         names = list(map(comparable_name, table.partition_columns[: len(self.constants)]))
         constants = {comparable_name(name): text for name, text in self.constants.items()}
         is_refused = constants.keys() != set(names) or "DEFAULT" in map(str.upper, constants.values())

@@ -21,7 +21,6 @@ from gateway.stored_tables.storage_formats import (
     check_columns,
     check_properties,
     find_storage_format,
-    unsupported_partitions,
 )
 from gateway.stored_tables.table_plans import build_write, rename_columns
 from gateway.tables.statement_context import Execution
@@ -157,8 +156,6 @@ class NewTable:
                     colName=quote_name(column),
                     caseSensitiveConfig='"spark.sql.caseSensitive"',
                 )
-        if self.partition_columns and not self.storage.is_partitionable:
-            raise unsupported_partitions(self.storage)
         check_columns(self.storage, schema, self.partition_columns)
         last = {comparable(column): position for position, column in enumerate(self.partition_columns)}
         fields = [

@@ -1,6 +1,7 @@
 """Writes a new part of a temporary table: rows that are added, or that replace others."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.types import StructType
@@ -86,11 +87,25 @@ class PartWriter:
         await self._storage.run_location(create, execution.session.uuid, write.directory, file)
         return build_insert(NewPart(write.directory, path, schema, table.storage_format, storage_options(table)), rows)
 
-    async def check(self, execution: Execution, table: TemporaryTable, write: PendingWrite, rows: InsertedRows) -> None:
-        """Let Spark check whether rows can be inserted into a part, with an insertion of no rows.
+    async def can_insert(
+        self, execution: Execution, table: TemporaryTable, schema: StructType, rows: InsertedRows
+    ) -> bool:
+        """Return whether Spark can explain the insertion of rows into a table.
 
         Raises:
-            BackendError: If they cannot.
+            BackendError: If the backend fails.
+        """
+        part, _ = table.visible_parts[-1]
+        path = await self._executor.create_path(execution.session, part)
+        new = NewPart(part, path, schema, table.storage_format, storage_options(table))
+        plan = build_insert(new, replace(rows, is_counted=False))
+        return await execution.backend.can_explain(plan.command.sql_command.input)
+
+    async def add(self, execution: Execution, table: TemporaryTable, write: PendingWrite, rows: InsertedRows) -> None:
+        """Insert rows into a part before those of the statement. Without rows, this only checks their types.
+
+        Raises:
+            BackendError: If the rows cannot be inserted.
         """
         path = await self._executor.create_path(execution.session, write.directory)
         await execution.backend.operations.execute(await self.plan_insertion(execution, table, write, path, rows))

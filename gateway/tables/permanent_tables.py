@@ -32,6 +32,7 @@ from gateway.operations.drain import Drain, GatewayStoppingError
 from gateway.operations.responses import Response, build_row_response
 from gateway.sessions.registry import Sessions
 from gateway.sessions.session import Session
+from gateway.stored_tables.storage_formats import unsupported_partitions
 from gateway.stored_tables.table_descriptions import TableDescription, list_permanent_tables
 from gateway.tables.answers import created, not_created, table_dropped
 from gateway.tables.background import run_to_completion
@@ -118,6 +119,8 @@ class PermanentTables:
             if new.if_not_exists:
                 return not_created(error.text)
             raise error
+        if new.partition_columns and new.storage.name != "parquet":
+            raise unsupported_partitions(new.storage)
         schema = await new.schema(execution)
         write = PendingWrite(new_directory(), execution.operation.id, self._replica)
         owner_id = str(uuid.uuid4())

@@ -4,7 +4,7 @@ Spark analyses the statement of the client as it is. If there is nothing else to
 because a view of files cannot be changed. All other errors are those of the client, with the right positions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -22,7 +22,8 @@ from gateway.plans.sql_relations import find_sql
 from gateway.sql.lexer import Dialect, tokenize
 from gateway.sql.references import replace_spans
 from gateway.sql.row_changes import RowChange, parse_row_change
-from gateway.sql.statements import ModificationKind
+from gateway.sql.statement_parser import parse_statement
+from gateway.sql.statements import Insert, ModificationKind
 from gateway.stored_tables.insert_plans import PLACEHOLDER, InsertedRows
 from gateway.stored_tables.partitions import build_touched_partitions, in_partitions, partition_path
 from gateway.stored_tables.rewriting import Rewriting, needs_conversion
@@ -46,6 +47,9 @@ _OF_VALUES = ("CAST_", "DATATYPE_MISMATCH.CAST_")
 """Errors of new values. When the values are stored, they have other conditions."""
 _UNEXPECTED_RELATION = "Unexpected table relation"
 _ROWS = f"{PLACEHOLDER}table"
+
+KeepRows = Callable[[TemporaryTable, StructType, relations_pb2.Relation], InsertedRows]
+"""Returns the rows that remain, given a table, its columns and its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ class RowStatement:
         if found is not None:
             sql.CopyFrom(found)
         text = _name_parameters(sql, dialect)
-        change = parse_row_change(text, dialect)
+        change = parse_row_change(text, dialect) or _parse_replacement(text, dialect)
         if change is None:
             raise not_supported(table.name, "WITH SCHEMA EVOLUTION", "Remove this clause.")
         subquery = change.find_subquery(dialect)
@@ -208,6 +212,58 @@ class RowChanges:
         self._executor = executor
         self._parts = parts
 
+    async def replace_where(
+        self, execution: Execution, name: str, rows: InsertedRows, resolved: relations_pb2.Relation
+    ) -> Response:
+        """Execute ``INSERT INTO … REPLACE WHERE``.
+
+        Args:
+            execution: The statement.
+            name: The name of the table.
+            rows: The rows to insert.
+            resolved: The statement. All names in it are resolved.
+
+        Raises:
+            GatewayError: If the statement failed. The table remains unchanged.
+        """
+
+        def keep(table: TemporaryTable, schema: StructType, contents: relations_pb2.Relation) -> InsertedRows:
+            statement = RowStatement.of(resolved, table, execution.settings.dialect)
+            return RowRewriting(statement, table, schema, execution.settings).rows((), contents)
+
+        return await self.overwrite(execution, name, rows, keep)
+
+    async def overwrite(self, execution: Execution, name: str, rows: InsertedRows, keep: KeepRows) -> Response:
+        """Insert rows into a table, and remove some of the others at the same time.
+
+        Args:
+            execution: The statement.
+            name: The name of the table.
+            rows: The rows to insert.
+            keep: Returns the rows of the table that remain.
+
+        Raises:
+            GatewayError: If the statement failed. The table remains unchanged.
+        """
+        table = require_ready(await self._records.read(execution.session), name)
+        schema = await execution.backend.analyze_schema(build_session_table(table.name))
+        contents = await self._executor.views.contents(execution, table, schema)
+        write = replace(
+            self._parts.new_write(execution, schema, WriteKind.REWRITING),
+            replaced=table.parts,
+            replaced_rows=table.rows,
+            replaced_bytes=table.size_bytes,
+        )
+
+        async def prepare() -> InsertedRows:
+            kept = keep(table, schema, contents)
+            await self._parts.add(execution, table, write, replace(kept, is_counted=False))
+            return replace(rows, is_counted=False)
+
+        answer = await self._parts.execute(execution, table, write, prepare)
+        log.info("rows_changed", table=table.name, statement="REPLACE WHERE")
+        return answer
+
     async def change(
         self, execution: Execution, name: str, kind: ModificationKind, resolved: relations_pb2.Relation
     ) -> Response:
@@ -248,12 +304,20 @@ class RowChanges:
         async def prepare() -> InsertedRows:
             types = await rewriting.types(backend, rows)
             for each in rewriting.checks(types, rows):
-                await self._parts.check(execution, table, write, each)
+                await self._parts.add(execution, table, write, each)
             return rewriting.rows(types, rows)
 
         answer = await self._parts.execute(execution, table, write, prepare, statement=kind.value)
         log.info("rows_changed", table=table.name, statement=kind.value)
         return answer
+
+
+def _parse_replacement(text: str, dialect: Dialect) -> RowChange | None:
+    """Return the deletion that ``INSERT INTO … REPLACE WHERE`` contains. None for other statements."""
+    insert = parse_statement(text, dialect)
+    if not isinstance(insert, Insert) or insert.replace_where is None:
+        return None
+    return RowChange(ModificationKind.DELETE, insert.name, condition=text[slice(*insert.replace_where)])
 
 
 def _name_parameters(sql: relations_pb2.SQL, dialect: Dialect) -> str:

@@ -5,7 +5,7 @@ Source: [temporary-tables §5.1.1-5.1.12, §5.4]; [databricks-temporary-tables] 
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial, singledispatchmethod
 
@@ -23,13 +23,14 @@ from gateway.sql import statements
 from gateway.sql.column_definitions import parse_column_definitions
 from gateway.sql.lexer import VARIABLE_START
 from gateway.sql.name_syntax import quote_name
-from gateway.sql.table_alteration import AddColumns, ChangeColumn, SetProperties, UnsetProperties, parse_alteration
 from gateway.stored_tables.column_metadata import CURRENT_DEFAULT, has_limits_or_default, stored_schema
 from gateway.stored_tables.listings import list_properties, list_temporary_tables, list_workspace_tables
 from gateway.stored_tables.table_plans import build_empty_relation, build_named_table, encode_schema
 from gateway.tables import answers, table_errors
-from gateway.tables.insertions import Insertion
+from gateway.tables.alter_commands import AlterCommands
+from gateway.tables.insert_commands import InsertCommands
 from gateway.tables.new_tables import NewTable
+from gateway.tables.partition_changes import PartitionChanges
 from gateway.tables.permanent_tables import PermanentTables
 from gateway.tables.row_changes import RowChanges
 from gateway.tables.session_administration import SessionAdministration
@@ -41,8 +42,24 @@ from gateway.tables.views import refuse_lasting_view
 from workspace.records import TableState, TemporaryTable
 from workspace.workspaces import Workspace
 
-_MAX_INSERT_CLAUSES = 200
-_UNSUPPORTED_INSERT_CLAUSES = ("FROM", "IF", "REPLACE", "WITH")
+
+@dataclass(frozen=True, slots=True)
+class TableChanges:
+    """The changes of temporary tables.
+
+    Attributes:
+        insertions: Creates the runners of ``INSERT``.
+        alterations: Creates the runners of ``ALTER TABLE``.
+        rows: Changes rows.
+        columns: Changes columns and properties.
+        partitions: Lists and drops partitions.
+    """
+
+    insertions: InsertCommands
+    alterations: AlterCommands
+    rows: RowChanges
+    columns: TableAlterations
+    partitions: PartitionChanges
 
 
 class SqlCommands:
@@ -50,8 +67,7 @@ class SqlCommands:
 
     Args:
         tables: The temporary tables.
-        rows: Changes rows of temporary tables.
-        alterations: Alters temporary tables.
+        changes: Changes temporary tables.
         permanent: The permanent tables in workspaces.
         administration: Lists and closes sessions.
     """
@@ -59,14 +75,12 @@ class SqlCommands:
     def __init__(
         self,
         tables: TemporaryTables,
-        rows: RowChanges,
-        alterations: TableAlterations,
+        changes: TableChanges,
         permanent: PermanentTables,
         administration: SessionAdministration,
     ) -> None:
         self._tables = tables
-        self._rows = rows
-        self._alterations = alterations
+        self._changes = changes
         self._permanent = permanent
         self._administration = administration
 
@@ -160,91 +174,42 @@ class SqlCommands:
 
     @work.register
     async def _insert(self, statement: statements.Insert, sql: SqlStatement) -> Runner | None:
-        operation = "INSERT OVERWRITE" if statement.overwrite else "INSERT INTO"
-        others = statement.other_names if sql.context.record.tables else ()
-        if len(others) > _MAX_INSERT_CLAUSES:
-            raise table_errors.too_many_insert_clauses(_MAX_INSERT_CLAUSES)
-        for other in others:
-            table = sql.context.table(sql.target(other, operation))
-            if table is not None:
-                raise table_errors.not_supported(
-                    table.name, "several INSERT clauses", "Use one statement for each clause."
-                )
-        target = sql.target(statement.name, operation)
-        table = sql.context.table(target)
-        if table is None:
-            _require_sparks(sql.context, target, operation)
-            return None
-        is_syntax_error = statement.unsupported is not None and (
-            not statement.unsupported.startswith(_UNSUPPORTED_INSERT_CLAUSES)
-            or (statement.unsupported.startswith("IF") and not statement.overwrite)
-        )
-        if is_syntax_error:
-            return None  # Spark has a better message
-        if statement.unsupported is not None:
-            raise table_errors.not_supported(
-                table.name,
-                f"{statement.unsupported} in {operation}",
-                "Specify all columns by position, by name (BY NAME) or in a list.",
-            )
-        insertion = Insertion(
-            table=table.name,
-            rows=await sql.inserted_rows(statement),
-            overwrite=statement.overwrite,
-            is_dynamic=sql.context.settings.overwrites_partitions,
-            constants={name: text for name, text in statement.partition if text is not None},
-        )
-        return partial(self._tables.insert, sql.context.execution, insertion)
+        return await self._changes.insertions.insert(statement, sql)
+
+    @work.register
+    async def _insert_several(self, statement: statements.MultiInsert, sql: SqlStatement) -> Runner | None:
+        return await self._changes.insertions.insert_several(statement, sql)
 
     @work.register
     async def _truncate(self, statement: statements.TruncateTable, sql: SqlStatement) -> Runner | None:
-        target = sql.target(statement.name, "TRUNCATE TABLE")
-        table = sql.context.table(target)
+        table = sql.changed_table(statement.name, "TRUNCATE TABLE")
         if table is None:
-            _require_sparks(sql.context, target, "TRUNCATE TABLE")
             return None
-        if statement.unsupported is not None:
-            raise table_errors.not_supported(
-                table.name, f"TRUNCATE TABLE ... {statement.unsupported}", "Use INSERT OVERWRITE."
-            )
-        return partial(self._tables.truncate, sql.context.execution, table.name)
+        if statement.partition is None:
+            return partial(self._tables.truncate, sql.context.execution, table.name)
+        if not sql.are_values([statement.partition]):
+            return None  # Spark has a better message
+        return partial(
+            self._changes.partitions.remove,
+            sql.context.execution,
+            table.name,
+            [statement.partition],
+            await sql.arguments((statement.name.end, len(sql.text))),
+            if_exists=len(statement.partition) < len(table.partition_columns),
+            statement="TRUNCATE TABLE",
+        )
 
     @work.register
     async def _change_rows(self, statement: statements.MergeOrUpdate, sql: SqlStatement) -> Runner | None:
-        target = sql.target(statement.name, statement.kind.value)
-        table = sql.context.table(target)
+        table = sql.changed_table(statement.name, statement.kind.value)
         if table is None:
-            _require_sparks(sql.context, target, statement.kind.value)
             return None
         resolved = await sql.context.resolve_statement(sql.relation)
-        return partial(self._rows.change, sql.context.execution, table.name, statement.kind, resolved)
+        return partial(self._changes.rows.change, sql.context.execution, table.name, statement.kind, resolved)
 
     @work.register
     async def _alter(self, statement: statements.AlterRelation, sql: SqlStatement) -> Runner | None:
-        operation = f"ALTER {statement.kind.value} {statement.action}".strip()
-        target = sql.target(statement.name, operation)
-        table = sql.context.table(target)
-        if table is None:
-            _require_sparks(sql.context, target, operation)
-            return None
-        dialect = sql.context.settings.dialect
-        action = sql.text[slice(*statement.action_span)]
-        alteration = None
-        if statement.kind is statements.RelationKind.TABLE:
-            alteration = await sql.run(parse_alteration, action, dialect)
-        execution = sql.context.execution
-        match alteration:
-            case AddColumns():
-                definitions = await sql.run(parse_column_definitions, action[slice(*alteration.span)], dialect)
-                return partial(self._alterations.add_columns, execution, table.name, definitions)
-            case ChangeColumn():
-                return partial(self._alterations.change_column, execution, table.name, alteration)
-            case SetProperties():
-                return partial(self._alterations.set_properties, execution, table.name, alteration.values)
-            case UnsetProperties():
-                return partial(self._alterations.set_properties, execution, table.name, {}, alteration.keys)
-        way_out = "Create a new table from it with CREATE TEMPORARY TABLE ... AS SELECT."
-        raise table_errors.not_supported(table.name, operation, way_out)
+        return await self._changes.alterations.alter(statement, sql)
 
     @work.register
     async def _comment(self, statement: statements.CommentOnTable, sql: SqlStatement) -> Runner | None:
@@ -253,7 +218,7 @@ class SqlCommands:
             return None
         values = {} if statement.comment is None else {"comment": statement.comment}
         removed = ("comment",) if statement.comment is None else ()
-        return partial(self._alterations.set_properties, sql.context.execution, table.name, values, removed)
+        return partial(self._changes.columns.set_properties, sql.context.execution, table.name, values, removed)
 
     @work.register
     async def _show_properties(self, statement: statements.ShowTableProperties, sql: SqlStatement) -> Runner | None:
@@ -266,7 +231,10 @@ class SqlCommands:
     @work.register
     async def _show_partitions(self, statement: statements.ShowPartitions, sql: SqlStatement) -> Runner | None:
         table = sql.context.table(sql.target(statement.name, "SHOW PARTITIONS"))
-        return None if table is None else partial(self._tables.show_partitions, sql.context.execution, table)
+        if table is None or not sql.are_values([statement.partition]):
+            return None  # Spark has a better message
+        arguments = await sql.arguments((statement.name.end, len(sql.text)))
+        return partial(self._changes.partitions.show, sql.context.execution, table, statement.partition, arguments)
 
     @work.register
     async def _analyze(self, statement: statements.AnalyzeTable, sql: SqlStatement) -> Runner | None:
@@ -436,14 +404,3 @@ def _require_writable(workspace: Workspace) -> Workspace:
     if not workspace.is_writable:
         raise table_errors.immutable_schema(workspace.name)
     return workspace
-
-
-def _require_sparks(context: StatementContext, target: Target, operation: str) -> None:
-    """Check that a name does not refer to a table in a workspace.
-
-    Raises:
-        GatewayError: If the name is in a workspace, or the workspace does not exist.
-    """
-    context.require_schema(target)
-    if target.workspace is not None:
-        raise table_errors.no_change_in_workspace(f"{target.schema}.{target.name}", operation)

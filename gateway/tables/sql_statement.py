@@ -14,10 +14,11 @@ from gateway.sql.insert import may_have_defaults
 from gateway.sql.lexer import tokenize
 from gateway.sql.parameters import Parameters, StringEvaluator
 from gateway.sql.statement_parser import extract_query, find_query
-from gateway.sql.statements import HasQuery, IdentifierClause, Insert, TableName
+from gateway.sql.statements import HasQuery, IdentifierClause, Insert, Partition, Span, TableName
 from gateway.stored_tables.insert_plans import InsertedRows
 from gateway.tables.statement_context import StatementContext
-from gateway.tables.table_errors import unreadable_name
+from gateway.tables.table_errors import no_change_in_workspace, unreadable_name
+from workspace.records import TemporaryTable
 
 _Result = TypeVar("_Result")
 
@@ -53,6 +54,32 @@ class SqlStatement:
         """
         return self.context.target(self.parts(name, operation))
 
+    def changed_table(self, name: TableName, operation: str) -> TemporaryTable | None:
+        """Return the temporary table that a statement changes. None if Spark must find the table.
+
+        Args:
+            name: The name.
+            operation: The operation to mention in the error message.
+
+        Raises:
+            GatewayError: If the name is in a workspace but not a temporary table, or the workspace does not exist.
+        """
+        target = self.target(name, operation)
+        table = self.context.table(target)
+        if table is None:
+            self.context.require_schema(target)
+            if target.workspace is not None:
+                raise no_change_in_workspace(f"{target.schema}.{target.name}", operation)
+        return table
+
+    def are_values(self, partitions: Sequence[Partition]) -> bool:
+        """Return whether each column in ``PARTITION`` clauses has one value."""
+        comparable = self.context.settings.comparable_name
+        return all(
+            len({comparable(name) for name, _ in each}) == len(each) and all(text is not None for _, text in each)
+            for each in partitions
+        )
+
     def parts(self, name: TableName, operation: str) -> Sequence[str]:
         """Return the parts of a name in the statement.
 
@@ -85,12 +112,21 @@ class SqlStatement:
             GatewayError: If a name cannot be resolved.
         """
         start, end = statement.columns_span
+        if statement.if_not_exists is not None:
+            clause = self.text[start:end] + self.text[statement.if_not_exists[1] : statement.clause_span[1]]
+        else:
+            clause = self.text[start:end]
+        query_start = statement.clause_span[1]
         return InsertedRows(
             query=await self.query(statement),
-            clause=self.text[start:end].strip(),
-            arguments=await self.run(self._cut_arguments, start, end),
-            has_defaults=await self.run(may_have_defaults, self._sql_text, end, self.context.settings.dialect),
+            clause=clause.strip(),
+            arguments=await self.arguments((start, end)),
+            has_defaults=await self.run(may_have_defaults, self._sql_text, query_start, self.context.settings.dialect),
         )
+
+    async def arguments(self, span: Span) -> relations_pb2.SQL | None:
+        """Return the parameters of the statement that may occur in a span, without its text. None without any."""
+        return await self.run(self._cut_arguments, *span)
 
     async def unresolved_query(self, statement: HasQuery) -> relations_pb2.Relation:
         """Return the query of a statement as a relation."""
@@ -128,8 +164,9 @@ class SqlStatement:
         sql = _sql(query)
         text = self.context.names.texts.of(sql.query)
         if sql.pos_arguments or sql.pos_args:
-            start, end, _ = find_query(statement)
-            remove_positional_parameters(sql, self._evaluator().find_positions(start, end))
+            start, end, kept_end = find_query(statement)
+            positions = self._evaluator().find_positions
+            remove_positional_parameters(sql, [*positions(start, end), *positions(kept_end, len(text))])
         sql.query = self.context.names.texts.of(extract_query(text, statement))
         return query
 

@@ -18,7 +18,7 @@ from gateway.blocking_work.storage import Storage
 from gateway.errors import BackendError, column_not_found
 from gateway.operations.responses import Response, build_row_response
 from gateway.sql.column_definitions import ColumnDefinitions
-from gateway.sql.string_literals import quote_string
+from gateway.sql.string_literals import text_expression
 from gateway.sql.table_alteration import ChangeColumn
 from gateway.stored_tables.column_metadata import (
     CURRENT_DEFAULT,
@@ -169,7 +169,7 @@ async def _fix_defaults(backend: BackendSession, added: StructType) -> None:
 
 def _literal(field: StructField, text: str) -> str:
     zone = "Z" if isinstance(field.dataType, TimestampType) else ""
-    return f"CAST({quote_string(text + zone)} AS {sql_type(field.dataType)})"
+    return f"CAST({text_expression(text + zone)} AS {sql_type(field.dataType)})"
 
 
 def _with_properties(

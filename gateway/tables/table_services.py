@@ -9,18 +9,21 @@ from gateway.config import GatewayConfig
 from gateway.operations.drain import Drain
 from gateway.operations.operations import Operations
 from gateway.sessions.registry import Sessions
+from gateway.tables.alter_commands import AlterCommands
 from gateway.tables.clones import TableCopies
 from gateway.tables.data_frame_commands import DataFrameCommands
 from gateway.tables.execution import StatementExecutor
 from gateway.tables.followed_statements import FollowedStatements
+from gateway.tables.insert_commands import InsertCommands
 from gateway.tables.part_merging import PartMerging
 from gateway.tables.part_writer import PartWriter
+from gateway.tables.partition_changes import PartitionChanges
 from gateway.tables.permanent_tables import PermanentTables
 from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
 from gateway.tables.row_changes import RowChanges
 from gateway.tables.session_administration import SessionAdministration
-from gateway.tables.sql_commands import SqlCommands
+from gateway.tables.sql_commands import SqlCommands, TableChanges
 from gateway.tables.table_alterations import TableAlterations
 from gateway.tables.temporary_tables import TemporaryTables
 from workspace.identifiers import ReplicaId
@@ -103,8 +106,16 @@ class TableServices:
         self._administration = SessionAdministration(storage, sessions, operations, authorization, audit)
         rows = RowChanges(storage, self._executor, parts)
         alterations = TableAlterations(storage, parts)
-        self.sql = SqlCommands(self.tables, rows, alterations, permanent, self._administration)
-        self.commands = DataFrameCommands(self.tables)
+        partitions = PartitionChanges(storage, self._executor, parts)
+        changes = TableChanges(
+            insertions=InsertCommands(self.records, self.tables, rows, partitions),
+            alterations=AlterCommands(alterations, partitions),
+            rows=rows,
+            columns=alterations,
+            partitions=partitions,
+        )
+        self.sql = SqlCommands(self.tables, changes, permanent, self._administration)
+        self.commands = DataFrameCommands(self.tables, rows)
 
     async def stop(self) -> None:
         """Wait for background tasks to finish."""

@@ -19,7 +19,6 @@ Source: [temporary-tables §5.1.1-5.1.8, §5.1.13, §5.4]; [architecture "Tempor
 import os
 from dataclasses import replace
 
-import pyarrow as pa
 import structlog
 from pyspark.sql.connect.proto import base_pb2
 from pyspark.sql.types import StructType
@@ -28,11 +27,10 @@ from gateway.blocking_work.current_workspaces import CurrentWorkspaces
 from gateway.blocking_work.file_systems import file_systems
 from gateway.blocking_work.storage import Storage
 from gateway.errors import BackendError, GatewayError, table_not_found
-from gateway.operations.responses import Response, build_sql_response
+from gateway.operations.responses import Response
 from gateway.sql.name_syntax import qualify_with_session
 from gateway.stored_tables.insert_plans import InsertedRows, no_rows
 from gateway.stored_tables.listings import build_create_statement
-from gateway.stored_tables.partitions import overlap, partitions_of_files
 from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, decode_schema, encode_schema
 from gateway.tables.answers import not_created
 from gateway.tables.backend_errors import for_client
@@ -45,7 +43,7 @@ from gateway.tables.part_writer import PartWriter
 from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
-from gateway.tables.table_errors import AlreadyExistsError, ChangeTakenError, not_partitioned
+from gateway.tables.table_errors import AlreadyExistsError, ChangeTakenError
 from gateway.tables.views import views_in
 from workspace.identifiers import ReplicaId
 from workspace.leases import STOPPED
@@ -188,9 +186,13 @@ class TemporaryTables:
         """
         table = require_ready(await self._records.read(execution.session), insertion.table)
         schema = await execution.backend.analyze_schema(build_session_table(table.name))
+        empty_value = insertion.empty_value
+        if empty_value is not None and await self._parts.can_insert(execution, table, schema, insertion.rows):
+            raise empty_value
         write = replace(
             self._parts.new_write(execution, schema, insertion.kind(table)),
             partitions=await insertion.replaced_partition(table, schema, execution.backend),
+            operation_id=insertion.operation_id or execution.operation.id,
         )
 
         async def prepare() -> InsertedRows:
@@ -201,6 +203,16 @@ class TemporaryTables:
             self._merging.start(execution, table.name)
         log.info("rows_inserted", table=table.name, overwrite=insertion.overwrite)
         return answer
+
+    async def can_insert(self, execution: Execution, insertion: Insertion) -> bool:
+        """Return whether Spark can explain an insertion. Nothing is executed.
+
+        Raises:
+            GatewayError: If the table does not exist, or the backend fails.
+        """
+        table = require_ready(await self._records.read(execution.session), insertion.table)
+        schema = await execution.backend.analyze_schema(build_session_table(table.name))
+        return await self._parts.can_insert(execution, table, schema, insertion.rows)
 
     async def truncate(self, execution: Execution, name: str) -> Response:
         """Remove all rows of a table.
@@ -266,24 +278,6 @@ class TemporaryTables:
         """
         schema = await execution.backend.analyze_schema(build_session_table(table.name))
         return build_create_statement(table, schema, self._workspaces.now.temporary.name)
-
-    async def show_partitions(self, execution: Execution, table: TemporaryTable) -> Response:
-        """Return the partitions of a table, in the form of ``SHOW PARTITIONS``.
-
-        Raises:
-            GatewayError: If the table has no partition columns, or the backend fails.
-        """
-        if not table.partition_columns:
-            raise not_partitioned(table.name)
-        schema = await execution.backend.analyze_schema(build_session_table(table.name))
-        rows = await self._executor.views.contents(execution, table, schema)
-        files = await execution.backend.list_input_files(rows)
-        depth = len(table.partition_columns)
-        found = set[str]()
-        for part, hidden in table.visible_parts:
-            partitions = partitions_of_files((file for file in files if f"/{part}/" in file), part, depth)
-            found.update(path for path in partitions if not any(overlap(path, each) for each in hidden))
-        return build_sql_response(pa.table({"partition": pa.array(sorted(found), pa.string())}))
 
     async def take_over(self, execution: Execution, table: TemporaryTable, write: PendingWrite) -> Response:
         """Complete a write of a lost replica.

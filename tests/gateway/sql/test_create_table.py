@@ -220,8 +220,7 @@ def test_temporary_table_of_another_source_is_for_spark(sql: str) -> None:
         ("create temp table t (a int); select 1", "expected the end", 1, 27),
         ("create temp table t like", "expected a name", 1, 24),
         ("create temp table t like s comment 'x'", "expected the end", 1, 27),
-        ("create or replace temp table t as select 1", "Use DROP TABLE IF EXISTS first", 1, 7),
-        ("create or replace temp table t (a int) using csv", "Use DROP TABLE IF EXISTS first", 1, 7),
+        ("create or replace temp table if not exists t as select 1", "exclude each other", 1, 29),
         ("explain create temp table t location 'x' as select 1", "LOCATION is not supported", 1, 28),
     ],
 )

@@ -36,18 +36,23 @@ def test_drop_temporary_table_is_an_error(sql: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "unsupported"),
+    ("sql", "partition"),
     [
         ("truncate table a.t", None),
-        ("truncate table a.t partition (x = 1)", "PARTITION"),
-        ("truncate table a.t if exists", "IF"),
-        ("truncate table a.t, u", "other words"),
+        ("truncate table a.t partition (x = 1, `y z`)", (("x", "1"), ("y z", None))),
     ],
 )
-def test_truncate(sql: str, unsupported: str | None) -> None:
+def test_truncate(sql: str, partition: statements.Partition | None) -> None:
     statement = parse_statement(sql)
     assert isinstance(statement, statements.TruncateTable)
-    assert (statement.name.parts, statement.unsupported) == (("a", "t"), unsupported)
+    assert (statement.name.parts, statement.partition) == (("a", "t"), partition)
+
+
+@pytest.mark.parametrize(
+    "rest", ["if exists", ", u", "partition", "partition (x", "partition (x = 1) y", "partition (x = 1 + 1)"]
+)
+def test_malformed_truncate_is_for_spark(rest: str) -> None:
+    assert parse_statement(f"truncate table a.t {rest}") is None
 
 
 @pytest.mark.parametrize(

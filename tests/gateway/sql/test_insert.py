@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gateway.sql.insert import may_have_defaults
 from gateway.sql.lexer import TokenKind, tokenize
 from gateway.sql.statement_parser import extract_query, parse_statement
-from gateway.sql.statements import Insert
+from gateway.sql.statements import Insert, MultiInsert
 
 
 def parse(sql: str) -> Insert:
@@ -65,10 +65,7 @@ def test_by_name() -> None:
     ("sql", "unsupported"),
     [
         ("insert into t partition (a = b) select 1", "PARTITION"),
-        ("insert overwrite t partition (a) if not exists select 1", "IF NOT EXISTS"),
-        ("insert into t if not exists select 1", "IF NOT EXISTS"),
         ("insert into t with (k = 1) select 1", "WITH (...)"),
-        ("insert into t replace where a = 1 select 1", "REPLACE WHERE"),
         ("insert into t replace using (a) select 1", "REPLACE USING"),
         ("insert into t replace on a = 1 select 1", "REPLACE ON"),
         ("insert into t as x replace on a = 1 select 1", "AS"),
@@ -80,8 +77,7 @@ def test_by_name() -> None:
         ("insert into t with q as (select 1) insert into x select 1", "INSERT"),
         ("insert into t from q insert into x select 1", "INSERT"),
         ("with q as (select 1) insert into t with r as (select 1) select 1", "WITH ... INSERT ... WITH"),
-        ("from x insert into t select *", "FROM ... INSERT"),
-        ("with q as (select 1) from q insert overwrite t select *", "FROM ... INSERT"),
+        ("from x insert into t values (1)", "VALUES"),
     ],
 )
 def test_unsupported_clause_is_named(sql: str, unsupported: str) -> None:
@@ -90,11 +86,52 @@ def test_unsupported_clause_is_named(sql: str, unsupported: str) -> None:
     assert statement.unsupported == unsupported
 
 
-def test_multiple_inserts_have_all_names() -> None:
-    sql = "from (select 1) x insert into a select * insert overwrite table b.c select * where y insert into d select *"
+def test_each_of_several_inserts_has_its_own_query() -> None:
+    clauses = (
+        "insert into a select 1 ",
+        "insert overwrite table b.c partition (p = 1) select 2 where y ",
+        "insert into d select 3",
+    )
+    sql = f"with q as (select 0) from q {''.join(clauses)}"
+    statement = parse_statement(sql)
+    assert isinstance(statement, MultiInsert)
+    assert [each.name.parts for each in statement.inserts] == [("a",), ("b", "c"), ("d",)]
+    assert [each.overwrite for each in statement.inserts] == [False, True, False]
+    assert statement.inserts[1].partition == (("p", "1"),)
+    queries = [" ".join(extract_query(sql, each).split()) for each in statement.inserts]
+    first = "with q as (select 0) from q"
+    assert queries == [f"{first} select 1", f"{first} select 2 where y", f"{first} select 3"]
+
+
+@pytest.mark.parametrize(
+    ("clause", "condition", "query"),
+    [
+        ("replace where a = 1 select 1", "a = 1", "select 1"),
+        ("by name replace where a in (select 1) and b (select 1)", "a in (select 1) and b", "(select 1)"),
+        ("(a) replace where (a = 1) values (1)", "(a = 1)", "values (1)"),
+        ("replace where a is distinct from 1 from x select 1", "a is distinct from 1", "from x select 1"),
+        ("replace where map(1, 2)[1] = 3 table x", "map(1, 2)[1] = 3", "table x"),
+        ("replace where case when a then b else (select 2) end with x as (select 1) table x", None, None),
+        ("replace where not exists (select 1) values (1)", "not exists (select 1)", "values (1)"),
+    ],
+)
+def test_condition_of_replace_where_ends_before_the_query(
+    clause: str, condition: str | None, query: str | None
+) -> None:
+    sql = f"insert into t {clause}"
     statement = parse(sql)
-    assert [statement.name.parts, *(name.parts for name in statement.other_names)] == [("a",), ("b", "c"), ("d",)]
-    assert sql[slice(*statement.clause_span)] == "insert into a"
+    assert statement.unsupported is None
+    assert statement.replace_where is not None
+    if condition is not None:
+        assert sql[slice(*statement.replace_where)] == condition
+        assert sql[statement.clause_span[1] :] == query
+    assert "replace" not in sql[slice(*statement.columns_span)]
+
+
+def test_if_not_exists_is_not_part_of_the_columns() -> None:
+    statement = parse("insert overwrite t partition (a = 1) if not exists select 1")
+    assert statement.if_not_exists is not None
+    assert statement.columns_span == (18, 37)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +141,7 @@ def test_multiple_inserts_have_all_names() -> None:
         "insert overwrite directory using csv options (path 'x') select 1",
         "insert overwrite local directory 'x' select 1",
         "from x insert overwrite directory 'x' select 1",
+        "from x insert into t select 1 insert overwrite directory 'x' select 1",
         "insert into t",
         "insert into 't' select 1",
         "insert t select 1",

@@ -252,7 +252,7 @@ def test_extracted_query_keeps_its_position(sql: str, alone: str | None) -> None
         "create temp table t (a int)",
         "create table a.t (a int)",
         "create temp view v using csv",
-        "insert into t if not exists select 1",
+        "insert into t with (k = 1) select 1",
     ],
 )
 def test_statement_without_query_has_none_to_extract(sql: str) -> None:

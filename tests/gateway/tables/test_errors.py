@@ -75,9 +75,9 @@ def test_create_7_absent_partition_column(client):
     )
 
 
-def test_create_8_partitions_in_other_format_than_parquet(client):
-    client.refuses(
-        "create temporary table x using json partition by (a) as select 1 a, 2 b",
+def test_create_8_partitions_of_permanent_table_in_other_format_than_parquet(writer):
+    writer.refuses(
+        "create table dfs.x using json partition by (a) as select 1 a, 2 b",
         "LODGE_PARTITION_FORMAT",
         "0A000",
         "Json format does not support auto-partitioning.",

@@ -42,7 +42,8 @@ def definition(chosen: Random, columns: dict[str, str]) -> str:
         comment = " comment 'about it'" if chosen.random() < 0.2 else ""
         defined.append(f"{name} {kind}{not_null}{default}{comment}")
     partitions = ", ".join(name for name in columns if name.startswith("p"))
-    return f"({', '.join(defined)}) using parquet" + (f" partitioned by ({partitions})" if partitions else "")
+    storage = chosen.choice(("parquet", "parquet", "orc", "json"))
+    return f"({', '.join(defined)}) using {storage}" + (f" partitioned by ({partitions})" if partitions else "")
 
 
 def insertion(chosen: Random, columns: dict[str, str]) -> str:
@@ -52,6 +53,7 @@ def insertion(chosen: Random, columns: dict[str, str]) -> str:
     clause = ""
     if partitions and chosen.random() < 0.5:
         constants = partitions[: chosen.randrange(len(partitions) + 1)]
+        values |= {p: "'v'" for p in constants if values[p] == "''"}  # the error may hide another one
         clause = f"partition ({', '.join(f'{p} = {values.pop(p)}' if p in constants else p for p in partitions)})"
     queries = ["select {}", "select {}", "values ({})", "select {} from range(2)"]
     if _TOO_LONG.isdisjoint(values.values()):  # Spark may refuse a constant although no row has it
@@ -71,6 +73,33 @@ def insertion(chosen: Random, columns: dict[str, str]) -> str:
             return f"{verb} {{t}} {clause} {query.format(', '.join(values.values()) or '1')}"
 
 
+def other_statement(chosen: Random, columns: dict[str, str]) -> str:
+    """Return a statement with several ``INSERT`` clauses, or one that concerns partitions.
+
+    Spark finds a partition with NULL only if the values of all partition columns are given, and never truncates it.
+    """
+    partitions = [name for name in columns if name.startswith("p")]
+    if not partitions or chosen.random() < 0.4:
+        rows = [", ".join(value(chosen, kind) for kind in columns.values()) for _ in range(2)]
+        verbs = [chosen.choice(("insert into", "insert overwrite")) for _ in range(2)]
+        return f"from range(2) {verbs[0]} {{t}} select {rows[0]} where id > 0 {verbs[1]} {{t}} select {rows[1]}"
+    named = chosen.sample(partitions, chosen.randrange(1, len(partitions) + 1))
+    is_overwrite = chosen.random() < 0.3
+    values = {
+        name: sorted({*_TYPES[columns[name]]} - {*_TOO_LONG, "null", "2.5"})
+        for name in columns
+        if name in named or is_overwrite
+    }
+    spec = ", ".join(f"{name} = {chosen.choice(each)}" for name, each in values.items() if name in partitions)
+    if is_overwrite:
+        data = [value(chosen, kind) for name, kind in columns.items() if name not in partitions]
+        return f"insert overwrite {{t}} partition ({spec}) if not exists select {', '.join(data) or '1'}"
+    exists = chosen.choice(("", "if exists "))
+    return chosen.choice(
+        (f"alter table {{t}} drop {exists}partition ({spec})", f"truncate table {{t}} partition ({spec})")
+    )
+
+
 def value(chosen: Random, kind: str) -> str:
     return "default" if chosen.random() < 0.15 else chosen.choice(_TYPES[kind])
 
@@ -84,7 +113,7 @@ def compare_insertions(client, seed: int) -> None:
             for number in range(STATEMENTS):
                 client.set("spark.sql.sources.partitionOverwriteMode", chosen.choice(("static", "dynamic")))
                 client.set("spark.sql.storeAssignmentPolicy", chosen.choice(_POLICIES))
-                text = insertion(chosen, columns)
+                text = (insertion if chosen.random() < 0.75 else other_statement)(chosen, columns)
                 pair.run(text)
                 pair.compare((seed, number, text))
     finally:

@@ -1,5 +1,8 @@
 """``PARTITION BY`` [temporary-tables §5.1.1, §5.1.4, §5.14]."""
 
+import pytest
+
+FORMATS = ("parquet", "orc", "json", "csv")
 NOT_LISTED = ("COLUMN_NOT_FOUND", "42703")
 
 
@@ -37,17 +40,14 @@ def test_partition_columns_can_have_types(client):
     client.refuses("create temporary table u (a int) partitioned by (p, q int)", "PARSE_SYNTAX_ERROR", "42601")
 
 
-def test_only_parquet_tables_can_be_partitioned(client):
-    try:
-        for storage in ("json", "csv", "orc"):
-            text = f"{storage.capitalize()} format does not support auto-partitioning."
-            refused = ("LODGE_PARTITION_FORMAT", "0A000", text)
-            client.unset("store.format")
-            client.refuses(f"create temporary table t using {storage} partition by (b) as select 1 a, 2 b", *refused)
-            client.set("store.format", storage)
-            client.refuses("create temporary table t partition by (b) as select 1 a, 2 b", *refused)
-    finally:
-        client.unset("store.format")
+def test_tables_in_all_formats_can_be_partitioned(client):
+    for storage in ("json", "csv", "orc"):
+        client.run(f"create temporary table {storage} using {storage} partition by (b) as select 1 a, 2 b")
+        client.run(f"insert into {storage} values (3, 4), (5, null)")
+        client.run(f"insert overwrite {storage} partition (b = 2) values (6)")
+        client.run(f"update {storage} set a = a + 1 where b = 4")
+        assert client.sorted(f"select * from {storage}") == [(4, 4), (5, None), (6, 2)]
+        assert client.rows(f"show partitions {storage}") == [("b=2",), ("b=4",), ("b=__HIVE_DEFAULT_PARTITION__",)]
 
 
 def test_invalid_partition_columns_are_refused(client):
@@ -61,15 +61,17 @@ def test_invalid_partition_columns_are_refused(client):
         client.refuses(f"create temporary table t partition by {columns} as {query}", condition, state)
 
 
-def test_partition_values_round_trip(client):
+@pytest.mark.parametrize("storage", FORMATS)
+def test_partition_values_round_trip(client, storage):
     values = ["'a=b/c %\"{}?*:;#'", "' x '", "'007'", "'null'", "'.hidden'", "'_x'", "'true'", "'1.50'"]
     rows = ", ".join(f"({index}, {value})" for index, value in enumerate([*values, "null"]))
-    client.run(f"create temporary table t partition by (p) as select * from values {rows} v(i, p)")
+    client.run(f"create temporary table t using {storage} partition by (p) as select * from values {rows} v(i, p)")
     assert client.sorted("select i, p from t") == client.sorted(f"select * from values {rows}")
     assert client.rows("select i from t where p = '007'") == [(2,)]
 
 
-def test_partition_values_of_all_types_round_trip(client):
+@pytest.mark.parametrize("storage", FORMATS)
+def test_partition_values_of_all_types_round_trip(client, storage):
     values = {
         "d": "date'1500-01-01'",
         "t": "timestamp'1800-01-01 00:00:00.123456'",
@@ -87,7 +89,7 @@ def test_partition_values_of_all_types_round_trip(client):
     client.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
         query = f"select 1 k, {columns}"
-        client.run(f"create temporary table t partition by ({', '.join(values)}) as {query}")
+        client.run(f"create temporary table t using {storage} partition by ({', '.join(values)}) as {query}")
         client.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
         checks = [f"{name} <=> {value}" for name, value in values.items() if "800" not in value]
         exact = client.rows(f"select {', '.join(checks)}, unix_micros(t) from t")

@@ -52,6 +52,20 @@ def test_parameters_keep_their_values(table):
     assert contents(table) == [(0, "b0", 0, 0), (1, "?", 5, 1), (2, "?", 5, 2)]
 
 
+@pytest.mark.parametrize("escaped", ["true", "false"])
+def test_names_and_texts_may_contain_quotes_and_backslashes(client, escaped):
+    """The setting changes how Spark reads the string literals of the rewritten statement."""
+    client.spark.conf.set("spark.sql.parser.escapedStringLiterals", escaped)
+    try:
+        client.run("create temporary table t (a int, `it's` struct<`q'`: int, `b\\`: int>, `c\\'` tinyint)")
+        client.run("insert into t values (1, struct(2, 3), 4)")
+        client.run("update t set `it's`.`q'` = 5")
+        assert client.rows("select a, `it's`.*, `c\\'` from t") == [(1, 5, 3, 4)]
+        client.refuses("update t set `c\\'` = 300 + a", "CAST_OVERFLOW_IN_TABLE_INSERT", "22003", "`c\\'`")
+    finally:
+        client.spark.conf.unset("spark.sql.parser.escapedStringLiterals")
+
+
 def test_merge_updates_deletes_and_inserts(table):
     table.run(
         "merge into t using (select * from values (1, 'm'), (2, 'n'), (9, 'o') as v(k, v)) s on t.a = s.k "

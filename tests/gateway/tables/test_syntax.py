@@ -145,8 +145,8 @@ def test_malformed_statement_is_a_parse_error_with_position(client):
     ):
         refused = ("PARSE_SYNTAX_ERROR", "42601") if rest else ("_LEGACY_ERROR_TEMP_0046", None)
         client.refuses(f"create temporary table x {rest}", *refused, text)
-    statement = "create or replace temporary table x as select 1 a"
-    client.refuses(statement, "PARSE_SYNTAX_ERROR", "42601", "Use DROP TABLE IF EXISTS first")
+    statement = "create or replace temporary table if not exists x as select 1 a"
+    client.refuses(statement, "PARSE_SYNTAX_ERROR", "42601", "OR REPLACE and IF NOT EXISTS exclude each other")
 
 
 def test_error_positions_match_the_client_text(client):

@@ -1,0 +1,197 @@
+"""Lists, drops and truncates partitions of temporary tables.
+
+A partition exists if the table has files for it. Dropping and truncating a partition are the same: its rows are
+replaced with none.
+
+Source: ``ShowPartitionsCommand``, ``AlterTableDropPartitionCommand`` and ``TruncateTableCommand`` of Spark.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import structlog
+from pyspark.sql.connect.proto import relations_pb2
+from pyspark.sql.types import StructType
+
+from gateway.blocking_work.storage import Storage
+from gateway.errors import SparkError
+from gateway.operations.responses import Response, build_row_response, build_sql_response
+from gateway.sql.name_syntax import quote_name
+from gateway.sql.statements import Partition
+from gateway.stored_tables.insert_plans import InsertedRows
+from gateway.stored_tables.partitions import build_texts, overlap, partition_path, partitions_of_files
+from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, encode_schema
+from gateway.tables.execution import StatementExecutor
+from gateway.tables.part_writer import PartWriter
+from gateway.tables.records import TableRecords
+from gateway.tables.statement_context import Execution
+from gateway.tables.table_errors import empty_partition_value, not_partitioned
+from gateway.tables.temporary_tables import require_ready
+from workspace.records import TemporaryTable, WriteKind
+
+log = structlog.get_logger(__name__)
+
+
+class PartitionChanges:
+    """Lists, drops and truncates partitions of temporary tables.
+
+    Args:
+        storage: The session records.
+        executor: Executes the changes of tables.
+        parts: Writes new parts of tables.
+    """
+
+    def __init__(self, storage: Storage, executor: StatementExecutor, parts: PartWriter) -> None:
+        self._records = TableRecords(storage)
+        self._executor = executor
+        self._parts = parts
+
+    async def show(
+        self, execution: Execution, table: TemporaryTable, partition: Partition, arguments: relations_pb2.SQL | None
+    ) -> Response:
+        """Return the partitions of a table, in the form of ``SHOW PARTITIONS``.
+
+        Args:
+            execution: The statement.
+            table: The table.
+            partition: The values of partition columns that the partitions have.
+            arguments: The parameters that may occur in these values.
+
+        Raises:
+            GatewayError: If the table has no such partition columns, or the backend fails.
+        """
+        schema = await self._schema(execution, table)
+        found = await self._list(execution, table, schema)
+        if partition:
+            wanted = await _read_values(execution, table, schema, partition, arguments)
+            found = _matching(found, wanted)
+        return build_sql_response(pa.table({"partition": pa.array(found, pa.string())}))
+
+    async def exists(
+        self, execution: Execution, table: TemporaryTable, partition: Partition, arguments: relations_pb2.SQL | None
+    ) -> bool:
+        """Return whether a table has a partition with the given values.
+
+        Raises:
+            GatewayError: If the table has no such partition columns, or the backend fails.
+        """
+        schema = await self._schema(execution, table)
+        wanted = await _read_values(execution, table, schema, partition, arguments)
+        return bool(_matching(await self._list(execution, table, schema), wanted))
+
+    async def remove(
+        self,
+        execution: Execution,
+        name: str,
+        partitions: Sequence[Partition],
+        arguments: relations_pb2.SQL | None,
+        *,
+        if_exists: bool,
+        statement: str,
+    ) -> Response:
+        """Remove all rows of partitions.
+
+        Args:
+            execution: The statement.
+            name: The name of the table.
+            partitions: The values of partition columns, for each kind of partition to remove.
+            arguments: The parameters that may occur in these values.
+            if_exists: Whether partitions that do not exist are ignored.
+            statement: The first words of the statement, for error messages.
+
+        Raises:
+            GatewayError: If a partition does not exist, or the statement failed. The table remains unchanged.
+        """
+        table = require_ready(await self._records.read(execution.session), name)
+        schema = await self._schema(execution, table)
+        found = await self._list(execution, table, schema)
+        removed: dict[str, None] = {}
+        missing = []
+        for partition in partitions:
+            wanted = await _read_values(execution, table, schema, partition, arguments)
+            matching = _matching(found, wanted)
+            removed.update(dict.fromkeys(matching))
+            if not matching:
+                missing.append(wanted)
+        if missing and not if_exists:
+            raise _not_found(table.name, ", ".join(map(_described, missing)))
+        if not removed:
+            return build_row_response({})
+        write = replace(
+            self._parts.new_write(execution, schema, WriteKind.PARTITION_OVERWRITING), partitions=tuple(removed)
+        )
+
+        async def prepare() -> InsertedRows:
+            return InsertedRows(build_empty_relation(encode_schema(schema)))
+
+        answer = await self._parts.execute(execution, table, write, prepare, statement=statement)
+        log.info("partitions_removed", table=table.name, partitions=len(removed))
+        return answer
+
+    async def _list(self, execution: Execution, table: TemporaryTable, schema: StructType) -> Sequence[str]:
+        """Return the paths of the partitions of a table, in order."""
+        rows = await self._executor.views.contents(execution, table, schema)
+        files = await execution.backend.list_input_files(rows)
+        depth = len(table.partition_columns)
+        found = set[str]()
+        for part, hidden in table.visible_parts:
+            paths = partitions_of_files((file for file in files if f"/{part}/" in file), part, depth)
+            found.update(path for path in paths if not any(overlap(path, each) for each in hidden))
+        return sorted(found)
+
+    @staticmethod
+    async def _schema(execution: Execution, table: TemporaryTable) -> StructType:
+        if not table.partition_columns:
+            raise not_partitioned(table.name)
+        return await execution.backend.analyze_schema(build_session_table(table.name))
+
+
+async def _read_values(
+    execution: Execution,
+    table: TemporaryTable,
+    schema: StructType,
+    partition: Partition,
+    arguments: relations_pb2.SQL | None,
+) -> Mapping[str, str | None]:
+    """Return the texts of the values in a ``PARTITION`` clause by column, in the spelling of the table.
+
+    Raises:
+        BackendError: If a value is not of the type of its column.
+        GatewayError: If a column is not a partition column.
+    """
+    comparable = execution.settings.comparable_name
+    own = set(map(comparable, table.partition_columns))
+    fields = {comparable(field.name): field for field in schema.fields if comparable(field.name) in own}
+    unknown = [name for name, _ in partition if comparable(name) not in fields]
+    if unknown:
+        raise _not_found(table.name, ", ".join(map(quote_name, unknown)))
+    chosen = [fields[comparable(name)] for name, _ in partition]
+    names = [field.name for field in chosen]
+    constants = [f"CAST({value} AS STRING)" for _, value in partition]
+    plan = build_texts(chosen, constants, arguments)
+    values = dict(zip(names, await execution.backend.read_texts(plan, names), strict=True))
+    if "" in values.values():
+        raise empty_partition_value(", ".join(f"{name}={text}" for name, text in values.items()))
+    return values
+
+
+def _matching(paths: Sequence[str], values: Mapping[str, str | None]) -> Sequence[str]:
+    """Return the paths of the partitions that have the given values."""
+    wanted = {partition_path([name], [value]) for name, value in values.items()}
+    return [path for path in paths if wanted <= set(path.split("/"))]
+
+
+def _described(values: Mapping[str, str | None]) -> str:
+    listed = ", ".join(f"{quote_name(name)} = {value}" for name, value in values.items())
+    return f"PARTITION ({listed})"
+
+
+def _not_found(table: str, partitions: str) -> SparkError:
+    return SparkError(
+        "PARTITIONS_NOT_FOUND",
+        f"The partition(s) {partitions} cannot be found in table {quote_name(table)}. Verify the partition "
+        "specification and table name. To tolerate the error on drop use ALTER TABLE ... DROP IF EXISTS PARTITION.",
+        partitionList=partitions,
+        tableName=quote_name(table),
+    )

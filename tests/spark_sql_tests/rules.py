@@ -1,7 +1,7 @@
 """Rules that accept differences which follow from the rewriting of a statement.
 
-Lodge must return what Spark returns for an unchanged statement, so the first way has no rules. A run prints how many
-differences each rule accepts.
+Lodge must return what Spark returns for an unchanged statement, so the first way has only one rule. A run prints how
+many differences each rule accepts.
 """
 
 import ast
@@ -37,9 +37,12 @@ class Rule:
 
 def find_rule(difference: Difference) -> Rule | None:
     """Return the rule that accepts a difference. None if no rule accepts it."""
-    if difference.way == AS_IS:
-        return None
-    return next((rule for rule in _RULES if rule.accepts(difference)), None)
+    rules = [_MISSING] if difference.way == AS_IS else [_MISSING, *_RULES]
+    return next((rule for rule in rules if rule.accepts(difference)), None)
+
+
+def _is_answer_to_missing_table(difference: Difference) -> bool:
+    return _is_answer_of_lodge(difference) and "was not found." in str(difference.found)
 
 
 def _is_answer_of_lodge(difference: Difference) -> bool:
@@ -105,6 +108,7 @@ def _refuses_permanent_view(difference: Difference) -> bool:
     )
 
 
+_MISSING = Rule("DROP TABLE IF EXISTS of a missing table returns a row.", _is_answer_to_missing_table)
 _RULES: Sequence[Rule] = (
     Rule("CREATE and DROP of a temporary table return a row.", _is_answer_of_lodge),
     Rule("A plan shows the temporary view and the files of a temporary table.", _is_plan),

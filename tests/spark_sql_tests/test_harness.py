@@ -121,6 +121,14 @@ def test_rules_do_not_apply_to_unchanged_files():
     assert not find_rule(difference(TABLES, "select 1", ONE, Result(ONE.schema, ["(3,)"])))
 
 
+def test_only_missing_tables_have_a_rule_for_unchanged_files():
+    schema, nothing = "struct<ok:boolean,summary:string>", Result("struct<>", [])
+    missing, dropped = Result(schema, ["(False, 'Table [t] was not found.')"]), Result(schema, ["(True, 'Dropped.')"])
+    assert find_rule(difference(AS_IS, "drop table if exists t", nothing, missing, Kind.SCHEMA))
+    assert not find_rule(difference(AS_IS, "drop table if exists t", nothing, dropped, Kind.SCHEMA))
+    assert find_rule(difference(TABLES, "drop table if exists t", nothing, dropped, Kind.SCHEMA))
+
+
 def test_listed_tables_may_differ_only_in_schema_and_kind():
     schema = "struct<namespace:string,tableName:string,isTemporary:boolean>"
     permanent, temporary = Result(schema, ["('default', 't', False)"]), Result(schema, ["('', 't', True)"])

@@ -70,15 +70,14 @@ def mark_ending(record: SessionRecord) -> SessionRecord:
 
 
 def put_table(record: SessionRecord, table: TemporaryTable) -> SessionRecord:
-    """Add a temporary table, or replace the existing table with the same name.
+    """Add a temporary table, or replace the existing table with the same UUID or the same name.
 
     Raises:
         SessionEndingError: If the session is ending.
     """
     tables = _require_active(record).tables
-    if find_table(record, table.name) is None:
-        return replace(record, tables=(*tables, table))
-    return replace(record, tables=tuple(table if _same_name(old.name, table.name) else old for old in tables))
+    kept = [table if old.uuid == table.uuid or _same_name(old.name, table.name) else old for old in tables]
+    return replace(record, tables=tuple(kept) if table in kept else (*tables, table))
 
 
 def remove_table(record: SessionRecord, name: str) -> SessionRecord:

@@ -15,8 +15,8 @@ Guarantees:
 4. ``suspects`` and ``relations`` are stored only if there are any. A release that does not know one of them reads the
    rest, and drops it when it writes the record.
 5. A record in which single partitions or tables are replaced, rows are rewritten, parts are merged, or a table has
-   altered columns or properties has the format 3. Releases that do not know them refuse it. All other records have the
-   format 2, which these releases know.
+   altered columns or properties, or gets another name, has the format 3. Releases that do not know them refuse it. All
+   other records have the format 2, which these releases know.
 """
 
 import json
@@ -76,7 +76,7 @@ def to_document(record: SessionRecord) -> Mapping[str, Any]:
     _remove_empty(document["record"], "suspects", "relations")
     of_tables = (write for table in document["record"]["tables"] for write in table["writes"])
     for write in (*document["record"]["writes"], *of_tables):
-        _remove_empty(write, "partitions", "former_schema", "definition", "is_overtaken")
+        _remove_empty(write, "partitions", "former_schema", "definition", "is_overtaken", "other_name")
         if "definition" in write:
             _remove_empty(write["definition"], *_OPTIONAL_OF_TABLES)
     for table in document["record"]["tables"]:

@@ -54,6 +54,7 @@ class WriteKind(enum.StrEnum):
         MERGING: The rows are those of several parts that follow each other, in a single part. No statement of a client.
         ALTERATION: There are no rows. The table gets other columns.
         REPLACEMENT: The rows are those of a new table with the same name, which replaces the table.
+        RENAMING: There are no rows. The table gets another name.
     """
 
     CREATION = "Creation"
@@ -64,6 +65,7 @@ class WriteKind(enum.StrEnum):
     MERGING = "Merging"
     ALTERATION = "Alteration"
     REPLACEMENT = "Replacement"
+    RENAMING = "Renaming"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,8 @@ class PendingWrite:
         definition: For a write that replaces the table, the definition of the new table. When the write is published,
             this becomes the definition of the replaced table.
         is_overtaken: Whether another write has replaced the table since the write began, so that it must fail.
+        other_name: For a write that renames the table, the new name. When the write is published, this becomes the
+            former name.
     """
 
     directory: TableUuid
@@ -140,6 +144,7 @@ class PendingWrite:
     former_schema: str = ""
     definition: TableDefinition | None = None
     is_overtaken: bool = False
+    other_name: str = ""
 
     @property
     def replaces_all(self) -> bool:
@@ -256,6 +261,11 @@ class TemporaryTable:
     def pending_changes(self) -> tuple[PendingChange, ...]:
         """All running changes of the table. A drop is the last."""
         return self.writes if self.drop is None else (*self.writes, self.drop)
+
+    @property
+    def other_names(self) -> tuple[str, ...]:
+        """The names that the table gets from running statements, or had before them."""
+        return tuple(write.other_name for write in self.writes if write.other_name)
 
     @property
     def directories(self) -> frozenset[TableUuid]:

@@ -17,6 +17,7 @@ from gateway.sql.table_alteration import (
     UnsetProperties,
     parse_alteration,
 )
+from gateway.tables.new_table_names import new_table_name
 from gateway.tables.partition_changes import PartitionChanges
 from gateway.tables.sql_statement import SqlStatement
 from gateway.tables.table_alterations import TableAlterations
@@ -45,6 +46,9 @@ class AlterCommands:
         table = sql.changed_table(statement.name, operation)
         if table is None:
             return None
+        if statement.kind is RelationKind.TABLE and statement.renamed_to is not None:
+            new_name = await new_table_name(sql.context, sql.target(statement.renamed_to, operation))
+            return partial(self._tables.rename, sql.context.execution, table.name, new_name)
         dialect = sql.context.settings.dialect
         action = sql.text[slice(*statement.action_span)]
         execution = sql.context.execution

@@ -14,12 +14,12 @@ from gateway.stored_tables.partitions import overlap
 from gateway.tables.answers import answer_to
 from gateway.tables.table_errors import ChangeTakenError, StatementStartedError, statement_lost
 from workspace.identifiers import ReplicaId, TableUuid
+from workspace.name_comparison import comparable_name
 from workspace.record_changes import (
     add_answer,
     add_relation,
     add_suspect,
     find_change,
-    find_table,
     is_known,
     put_table,
     remove_table,
@@ -53,11 +53,19 @@ def begin_write(record: SessionRecord, table: TemporaryTable, write: PendingWrit
     """Return the session record with a new write to a table.
 
     Raises:
-        GatewayError: If the table was dropped, or has other rows than those that the write rewrites.
+        GatewayError: If the table was dropped, or has other rows than those that the write rewrites, or if the write
+            renames the table to a name that is taken.
     """
     current = _require_ready(record, table)
     if write.kind in _OF_KNOWN_PARTS:
         _parts_around(current, write, write.partitions)
+    if write.other_name and is_name_taken(record, write.other_name):
+        raise GatewayError(
+            "LODGE_TABLE_CHANGED",
+            "40001",
+            f"Another statement uses the name [{write.other_name}] by now. Nothing was changed. Run the statement "
+            "again.",
+        )
     return put_table(record, replace(current, writes=(*current.writes, write)))
 
 
@@ -163,6 +171,9 @@ def publish(record: SessionRecord, table: TemporaryTable, write: PendingWrite, w
     replacements = current.replacements
     if written.partitions:
         replacements = (*replacements, Replacement(write.directory, written.partitions))
+    if write.other_name:
+        published = replace(published, other_name=current.name)
+        current = replace(current, name=write.other_name)
     schema = current.schema
     if write.kind is WriteKind.ALTERATION:
         if schema not in {"", write.former_schema}:
@@ -317,7 +328,7 @@ def complete(record: SessionRecord, table: TemporaryTable, change: PendingChange
     if current is None or pending_change(current, change) is None:
         return record
     if isinstance(change, PendingDrop):
-        return remove_table(record, table.name)
+        return remove_table(record, current.name)
     drop = current.drop
     if drop is not None and not drop.schema:
         drop = replace(drop, schema=change.schema)
@@ -357,7 +368,7 @@ def undo(record: SessionRecord, table: TemporaryTable, change: PendingChange) ->
     if is_used and (is_creation or (own.kind is WriteKind.REPLACEMENT and own.is_published)):
         return complete_with_answer(record, table, own)
     if is_creation:
-        return remove_table(record, table.name)
+        return remove_table(record, current.name)
     if not own.is_published or own.directory not in current.parts:
         remaining = _restore_into_later(writes, own) if own.is_published else writes
         return put_table(record, replace(current, writes=remaining))
@@ -372,6 +383,8 @@ def undo(record: SessionRecord, table: TemporaryTable, change: PendingChange) ->
     )
     if own.definition is not None:
         restored = restored.defined_as(own.definition)
+    if own.other_name:
+        restored = replace(restored, name=own.other_name)
     return put_table(record, _without_hidden(restored))
 
 
@@ -460,8 +473,13 @@ def find_pending(record: SessionRecord, table: TemporaryTable, change: PendingCh
 
 def same_table(record: SessionRecord, table: TemporaryTable) -> TemporaryTable | None:
     """Return the current version of a table. None if the table no longer exists."""
-    found = find_table(record, table.name)
-    return found if found is not None and found.uuid == table.uuid else None
+    return next((each for each in record.tables if each.uuid == table.uuid), None)
+
+
+def is_name_taken(record: SessionRecord, name: str) -> bool:
+    """Return whether a table has a name, gets it from a running statement, or had it before one."""
+    names = (each for table in record.tables for each in (table.name, *table.other_names))
+    return comparable_name(name) in map(comparable_name, names)
 
 
 def _find_permanent(record: SessionRecord, write: PendingWrite) -> PendingWrite | None:
@@ -513,7 +531,7 @@ def _restore_parts(parts: Sequence[TableUuid], undone: PendingWrite) -> tuple[Ta
 
 def _added(write: PendingWrite) -> tuple[int, int]:
     """Return how many rows and bytes a published write added to its table."""
-    if write.kind in {WriteKind.CREATION, WriteKind.INSERTION, WriteKind.ALTERATION}:
+    if write.kind in {WriteKind.CREATION, WriteKind.INSERTION, WriteKind.ALTERATION, WriteKind.RENAMING}:
         return write.rows, write.size_bytes
     return write.rows - write.replaced_rows, write.size_bytes - write.replaced_bytes
 
@@ -553,4 +571,10 @@ def _require_ready(record: SessionRecord, table: TemporaryTable) -> TemporaryTab
     found = _require_same(record, table, _DROPPED)
     if found.state is not TableState.READY:
         raise table_not_found(table.name, _DROPPED)
+    if found.other_names:
+        raise GatewayError(
+            "LODGE_TABLE_CHANGED",
+            "40001",
+            f"Another statement renames temporary table [{table.name}]. Nothing was changed. Run the statement again.",
+        )
     return found

@@ -14,14 +14,13 @@ from pyspark.sql.types import StructType
 
 from gateway.backends.backend_rows import BackendRowsError
 from gateway.errors import backend_failed, table_not_found, view_not_found
-from gateway.names.targets import Target, TargetKind, schema_not_found
+from gateway.names.targets import Target, TargetKind
 from gateway.operations.operations import Runner
 from gateway.operations.responses import Response, build_row_response, build_sql_response
 from gateway.scans.explanations import add_scans_to_rows, copy_explanation
 from gateway.scans.scan_summary import ScanSummary
 from gateway.sql import statements
 from gateway.sql.column_definitions import parse_column_definitions
-from gateway.sql.lexer import VARIABLE_START
 from gateway.sql.name_syntax import quote_name
 from gateway.stored_tables.column_metadata import CURRENT_DEFAULT, has_limits_or_default, stored_schema
 from gateway.stored_tables.listings import list_properties, list_temporary_tables, list_workspace_tables
@@ -29,6 +28,7 @@ from gateway.stored_tables.table_plans import build_empty_relation, build_named_
 from gateway.tables import answers, table_errors
 from gateway.tables.alter_commands import AlterCommands
 from gateway.tables.insert_commands import InsertCommands
+from gateway.tables.new_table_names import new_table_name
 from gateway.tables.new_tables import NewTable
 from gateway.tables.partition_changes import PartitionChanges
 from gateway.tables.permanent_tables import PermanentTables
@@ -105,7 +105,7 @@ class SqlCommands:
         self, statement: statements.CreateTemporaryTable, sql: SqlStatement
     ) -> Runner | None:
         context = sql.context
-        name = await _new_name(context, sql.target(statement.name, "CREATE TEMPORARY TABLE"))
+        name = await new_table_name(context, sql.target(statement.name, "CREATE TEMPORARY TABLE"))
         if statement.query_span is not None:
             query = await sql.query(statement)
         elif statement.definition_span is not None:
@@ -265,7 +265,7 @@ class SqlCommands:
 
     @work.register
     async def _explain(self, statement: statements.Explain, sql: SqlStatement) -> Runner | None:
-        await _new_name(sql.context, sql.target(statement.table.name, "EXPLAIN CREATE TEMPORARY TABLE"))
+        await new_table_name(sql.context, sql.target(statement.table.name, "EXPLAIN CREATE TEMPORARY TABLE"))
         resolved, scans = await sql.context.resolve_explanation(await sql.unresolved_query(statement))
         return partial(_explain, sql.context, resolved, scans)
 
@@ -331,24 +331,6 @@ async def _explain(
         except BackendRowsError as error:
             raise backend_failed(context.execution.session.backend.address, str(error)) from error
     return add_scans_to_rows(answer, scans) if scans else answer
-
-
-async def _new_name(context: StatementContext, target: Target) -> str:
-    """Return the name of a new temporary table, without its workspace.
-
-    Raises:
-        GatewayError: If a temporary table cannot have this name [temporary-tables §5.4].
-    """
-    if target.kind not in {TargetKind.UNQUALIFIED, TargetKind.SESSION}:
-        if target.kind is TargetKind.SPARK and await context.backend.database_exists(target.schema):
-            raise table_errors.not_file_based(target.schema)
-        if target.workspace is None:
-            raise schema_not_found(target.schema, context.workspaces)
-        if target.workspace is not context.temporary_workspace:
-            raise table_errors.outside_of_temporary_workspace(context.workspaces)
-    if VARIABLE_START in target.name:
-        raise table_errors.variable_in_name(target.name)
-    return target.name
 
 
 async def _define(sql: SqlStatement, table: str, span: statements.Span) -> StructType:

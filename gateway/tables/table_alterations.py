@@ -31,12 +31,12 @@ from gateway.stored_tables.insert_plans import InsertedRows, no_rows
 from gateway.stored_tables.partitions import build_texts
 from gateway.stored_tables.storage_formats import check_columns, check_properties, find_storage_format
 from gateway.stored_tables.table_plans import build_session_table, encode_schema
-from gateway.tables.changes import same_table
+from gateway.tables.changes import is_name_taken, same_table
 from gateway.tables.part_writer import PartWriter
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
 from gateway.tables.table_errors import column_already_exists, not_supported, unsupported_definition
-from gateway.tables.temporary_tables import require_ready
+from gateway.tables.temporary_tables import TemporaryTables, require_ready
 from workspace.record_changes import put_table
 from workspace.records import SessionRecord, TemporaryTable, WriteKind
 
@@ -48,11 +48,13 @@ class TableAlterations:
 
     Args:
         storage: The session records.
+        tables: The temporary tables.
         parts: Writes new parts of tables.
     """
 
-    def __init__(self, storage: Storage, parts: PartWriter) -> None:
+    def __init__(self, storage: Storage, tables: TemporaryTables, parts: PartWriter) -> None:
         self._records = TableRecords(storage)
+        self._tables = tables
         self._parts = parts
 
     async def add_columns(self, execution: Execution, name: str, definitions: ColumnDefinitions) -> Response:
@@ -115,6 +117,28 @@ class TableAlterations:
         table = require_ready(await self._records.read(execution.session), name)
         await self._records.change(execution.session, _with_properties(table, values, removed))
         return build_row_response({})
+
+    async def rename(self, execution: Execution, name: str, new_name: str) -> Response:
+        """Give a table another name.
+
+        Raises:
+            GatewayError: If the name is taken, or the statement failed. The table keeps its name.
+        """
+        record = await self._records.read(execution.session)
+        table = require_ready(record, name)
+        if is_name_taken(record, new_name):
+            raise self._tables.already_exists(new_name)
+        schema = await execution.backend.analyze_schema(build_session_table(name))
+        write = replace(self._parts.new_write(execution, schema, WriteKind.RENAMING), other_name=new_name)
+        await self._tables.check_name(new_name)
+
+        async def prepare() -> InsertedRows:
+            await self._tables.free_view_name(execution, new_name)
+            return no_rows(schema)
+
+        answer = await self._parts.execute(execution, table, write, prepare, statement="ALTER TABLE RENAME TO")
+        log.info("temporary_table_renamed", table=name, new_name=new_name)
+        return answer
 
     async def _set_columns(
         self, execution: Execution, table: TemporaryTable, old: StructType, new: StructType, statement: str

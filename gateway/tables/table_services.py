@@ -105,7 +105,7 @@ class TableServices:
         )
         self._administration = SessionAdministration(storage, sessions, operations, authorization, audit)
         rows = RowChanges(storage, self._executor, parts)
-        alterations = TableAlterations(storage, parts)
+        alterations = TableAlterations(storage, self.tables, parts)
         partitions = PartitionChanges(storage, self._executor, parts)
         changes = TableChanges(
             insertions=InsertCommands(self.records, self.tables, rows, partitions),

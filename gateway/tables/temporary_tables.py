@@ -34,7 +34,7 @@ from gateway.stored_tables.listings import build_create_statement
 from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, decode_schema, encode_schema
 from gateway.tables.answers import not_created
 from gateway.tables.backend_errors import for_client
-from gateway.tables.changes import begin_drop, begin_write
+from gateway.tables.changes import begin_drop, begin_write, is_name_taken
 from gateway.tables.execution import StatementExecutor
 from gateway.tables.insertions import Insertion
 from gateway.tables.new_tables import NewTable
@@ -116,11 +116,11 @@ class TemporaryTables:
 
         async def plan(path: str) -> base_pb2.Plan:
             await self._quotas.check_principal_tables(session)  # the record now contains the new table
-            await self._free_view_name(execution, new.name)
+            await self.free_view_name(execution, new.name)
             return await self._plan_rows(execution, new, table, write, path)
 
         try:
-            await self._check_name(new.name)
+            await self.check_name(new.name)
             answer = await self._executor.execute_write(
                 execution,
                 table,
@@ -325,18 +325,22 @@ class TemporaryTables:
         """Return the error for a name that exists in the default temporary workspace."""
         return AlreadyExistsError(name, self._workspaces.now.temporary.name)
 
-    async def _check_name(self, name: str) -> None:
-        """Check that a name is unused in the default temporary workspace."""
+    async def check_name(self, name: str) -> None:
+        """Check that a name is unused in the default temporary workspace.
+
+        Raises:
+            AlreadyExistsError: If it is used.
+        """
         if await self._storage.read_workspace(_is_taken, self._workspaces.now.temporary, name):
             raise self.already_exists(name)
 
     def _claim(self, record: SessionRecord, table: TemporaryTable) -> SessionRecord:
-        if find_table(record, table.name) is not None:
+        if is_name_taken(record, table.name):
             raise self.already_exists(table.name)
         self._quotas.check_session_tables(record)
         return put_table(record, table)
 
-    async def _free_view_name(self, execution: Execution, name: str) -> None:
+    async def free_view_name(self, execution: Execution, name: str) -> None:
         """Drop a view that an earlier table with the same name left behind.
 
         Raises:

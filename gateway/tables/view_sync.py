@@ -33,8 +33,9 @@ from gateway.tables.background import let_arrive, run_to_completion
 from gateway.tables.changes import find_pending, same_table
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
+from workspace.name_comparison import comparable_name
 from workspace.record_changes import find_table
-from workspace.records import PendingChange, PendingDrop, SessionRecord, TableState, TemporaryTable
+from workspace.records import PendingChange, PendingDrop, PendingWrite, SessionRecord, TableState, TemporaryTable
 
 _VIEW_SECONDS = 120.0
 _UNREADABLE = (
@@ -125,8 +126,8 @@ class ViewSync:
                 if current is not None and current.state is TableState.READY:
                     text = current.schema or change.schema
                     if text:
-                        schema = decode_schema(text)
-                        await self.create(execution, replace(current, name=table.name), schema)
+                        await self.create(execution, _spelled(current, table.name), decode_schema(text))
+                        await self._drop_other_names(execution, record, current, change)
                 elif find_table(record, table.name) is current:
                     await let_arrive(execution.backend.drop_temp_view(table.name))
         except TimeoutError:
@@ -136,6 +137,16 @@ class ViewSync:
                 f"The backend did not respond within {_VIEW_SECONDS:.0f} s while Lodge changed the view of "
                 f"[{table.name}].",
             ) from None
+
+    @staticmethod
+    async def _drop_other_names(
+        execution: Execution, record: SessionRecord, table: TemporaryTable, change: PendingChange
+    ) -> None:
+        """Drop the views with the names that a table had before a renaming, or has not got from it."""
+        names = (*table.other_names, change.other_name if isinstance(change, PendingWrite) else "")
+        for name in {*names} - {""}:
+            if find_table(record, name) is None:
+                await let_arrive(execution.backend.drop_temp_view(name))
 
     async def shows(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> bool:
         """Return whether the view of a table shows the result of a published change.
@@ -201,4 +212,9 @@ class ViewSync:
 
 def contents_of(table: TemporaryTable | None) -> object:
     """Return a value that changes exactly when the view of a table must be replaced."""
-    return None if table is None else (table.state, table.visible_parts, table.schema)
+    return None if table is None else (table.name, table.state, table.visible_parts, table.schema)
+
+
+def _spelled(table: TemporaryTable, name: str) -> TemporaryTable:
+    """Return a table with its name in the spelling of a statement, unless the table has another name by now."""
+    return replace(table, name=name) if comparable_name(table.name) == comparable_name(name) else table

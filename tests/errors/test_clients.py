@@ -57,7 +57,7 @@ BY_SQL = {
     "LODGE_NOT_TEMPORARY_WORKSPACE": "create temporary table dfs.x as select 1 a",
     "LODGE_STORAGE_FORMAT": "create temporary table x using delta as select 1 a",
     "LODGE_TABLE_OPTIONS": "create temporary table x options (path '/tmp/x') as select 1 a",
-    "LODGE_TEMPORARY_TABLE_OPERATION": "alter table t rename to u",
+    "LODGE_TEMPORARY_TABLE_OPERATION": "alter table t drop column a",
     "LODGE_TEMPORARY_TABLE_USED": "create view v as select * from t",
     "LODGE_VIEW_IN_WORKSPACE": "create view dfs.v as select 1 a",
     "LODGE_WORKSPACE_TABLE": "insert into dfs.`value.csv` values (1)",

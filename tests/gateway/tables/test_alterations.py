@@ -1,7 +1,9 @@
 """Columns, comments, default values and properties that change."""
 
 import pytest
+from pyspark.sql.types import IntegerType
 
+from tests.gateway.tables.held_statements import Running, held
 from tests.gateway.tables.spark_pair import SparkPair
 
 STEPS = (
@@ -51,7 +53,6 @@ def test_unsupported_alterations_leave_the_table(client):
     client.run("create temporary table t using csv as select 1 a")
     for action in (
         "add column b int",
-        "rename to u",
         "drop column a",
         "rename column a to b",
         "alter column a type bigint",
@@ -60,6 +61,48 @@ def test_unsupported_alterations_leave_the_table(client):
     client.run("create temporary table u (a int, p int) partitioned by (p)")
     client.refuses("alter table u add column b int not null", "LODGE_TEMPORARY_TABLE_OPERATION", "0A000")
     client.refuses("alter table u alter column p set default 1", "UNSUPPORTED_FEATURE.TABLE_OPERATION", "0A000")
+
+
+def test_renamed_table_has_its_rows_under_the_new_name_only(client):
+    client.run("create temporary table t (a int, p int) partitioned by (p)")
+    client.run("insert into t values (1, 2)")
+    client.run("alter table t rename to Other")
+    client.refuses("select * from t", "TABLE_OR_VIEW_NOT_FOUND", "42P01")
+    assert [*map(str.lower, client.tables())] == client.views() == ["other"]
+    client.run("insert into other values (3, 4)")
+    client.run("alter table dfs.tmp.other rename to dfs.tmp.`t u`")
+    assert client.contents("`t u`", "dfs.tmp.`t u`") == [[(1, 2), (3, 4)]] * 2
+    client.run("create temporary table other as select 5 a")
+    client.run("delete from `t u` where a = 1")
+    assert client.contents("other", "`t u`") == [[(5,)], [(3, 4)]]
+
+
+def test_renaming_to_a_name_that_is_taken_is_refused(client):
+    client.run("create temporary table t as select 1 a")
+    client.run("create temporary table u as select 2 a")
+    client.run("create temporary view v as select 3 a")
+    try:
+        for name in ("u", "U", "v", "dfs.tmp.u", "T"):
+            client.refuses(f"alter table t rename to {name}", "TABLE_OR_VIEW_ALREADY_EXISTS", "42P07")
+        client.refuses("alter table t rename to default.x", "LODGE_NOT_FILE_BASED", "42809")
+        client.refuses("alter table t rename to dfs.x", "LODGE_NOT_TEMPORARY_WORKSPACE", "42602")
+        client.refuses("alter table nope rename to x", "TABLE_OR_VIEW_NOT_FOUND", "42P01")
+        assert client.contents("t", "u", "v") == [[(1,)], [(2,)], [(3,)]]
+    finally:
+        client.run("drop view v")
+
+
+def test_running_insertion_follows_a_renamed_table(client, wait_until, tmp_path):
+    client.run("create temporary table t as select 1 a")
+    started, ended = tmp_path / "started", tmp_path / "ended"
+    client.spark.udf.register("held", held(str(started), str(ended)), IntegerType())
+    running = Running(client.spark, "insert into t select held(2)")
+    wait_until(started.exists, "the insertion reads the rows")
+    client.run("alter table t rename to u")
+    ended.touch()
+    assert running.join() == []
+    assert client.views() == ["u"]
+    assert client.contents("u") == [[(1,), (2,)]]
 
 
 def test_properties_and_comments_are_kept_and_shown(client):

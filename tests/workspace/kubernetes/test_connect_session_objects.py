@@ -64,6 +64,7 @@ WRITES = st.lists(
         former_schema=TEXT,
         definition=st.none() | DEFINITIONS,
         is_overtaken=st.booleans(),
+        other_name=TEXT,
     ),
     max_size=2,
 ).map(tuple)
@@ -204,7 +205,7 @@ def test_builder_sets_every_part_of_a_record() -> None:
     tried = {
         SessionRecord: 12,
         TemporaryTable: 15,
-        PendingWrite: 15,
+        PendingWrite: 16,
         TableDefinition: 7,
         Replacement: 2,
         PendingDrop: 3,

@@ -100,6 +100,7 @@ def valid(instance: str) -> dict[str, Any]:
         former_schema="{}",
         definition=definition,
         is_overtaken=True,
+        other_name="u",
     )
     table = TemporaryTable(
         name="t",
@@ -167,6 +168,7 @@ def test_definition_describes_and_requires_every_part_of_a_record() -> None:
             "formerSchema",
             "definition",
             "isOvertaken",
+            "otherName",
         }
         assert sorted([*part["required"], *optional]) == sorted(part["properties"])
     assert sorted([*spec["required"], "suspects", "relations"]) == sorted(spec["properties"])

@@ -125,7 +125,9 @@ def _find_qualified_names(statements: Sequence[str]) -> Set[str]:
     schemas = {"default", "spark_catalog"}
     schemas |= {matched[1].lower() for each in statements if (matched := _CREATE_SCHEMA.match(each))}
     schema = f"`?(?:{'|'.join(schemas)})`?"
-    qualified = re.compile(rf"(?i)(?<![\w`]){schema}\s*\.\s*`?(\w+)|\b(?:in|from)\s+(\w+)\s+(?:in|from)\s+{schema}")
+    qualified = re.compile(
+        rf"(?i)(?<![\w`])(?:{schema}\s*\.\s*)+`?(\w+)|\b(?:in|from)\s+(\w+)\s+(?:in|from)\s+{schema}"
+    )
     return {name.lower() for each in statements for names in qualified.findall(each) for name in names} - schemas
 
 

@@ -102,11 +102,12 @@ cluster-programs: setup ## Build the programs of the test cluster (needs Go)
 images: setup ## Build the container images without Docker into build/images (OPTIONS=--help)
 	@$(BIN)/python -m images $(OPTIONS)
 
-soak: setup ## Simulate histories (SEEDS=100000, or one: SEED=123), scan random directories (DIRECTORIES=10000), attack a gateway (MINUTES=5), break processes on each store (ROUNDS=50), then stop gateways (CYCLES=1000)
+soak: setup ## Simulate histories (SEEDS=100000, or one: SEED=123), scan random directories (DIRECTORIES=10000), attack a gateway (MINUTES=5), run Spark's SQL tests, break processes on each store (ROUNDS=50), then stop gateways (CYCLES=1000)
 	@$(BIN)/python -m tests.simulation.run $(if $(SEED),--seed $(SEED) --lines 0,--seeds $(or $(SEEDS),100000))
 	@$(if $(SEED),,$(BIN)/python -m tests.drift.random_directories --count $(or $(DIRECTORIES),10000))
 	@$(if $(SEED),,$(BIN)/python -m tests.gateway.fuzz 300)
 	@$(if $(SEED),,$(BIN)/python -m tests.hostile --minutes $(or $(MINUTES),5))
+	@$(if $(SEED),,$(BIN)/python -m tests.spark_sql_tests)
 	@$(if $(SEED),,for store in kubernetes files s3; do $(BIN)/python -m tests.chaos --rounds $(or $(ROUNDS),50) --store $$store || exit; done)
 	@$(if $(SEED),,$(BIN)/python -m tests.chaos.stops --cycles $(or $(CYCLES),1000))
 

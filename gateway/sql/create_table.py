@@ -51,6 +51,7 @@ class _Body:
     columns: tuple[str, ...] | None = None
     storage_format: str | None = None
     partition_columns: tuple[str, ...] = ()
+    partition_definition_span: Span | None = None
     options: dict[str, str] = field(default_factory=dict)
     properties: dict[str, str] = field(default_factory=dict)
     query_span: Span | None = None
@@ -172,14 +173,27 @@ def _parse_body(cursor: Cursor, body: _Body) -> None:
 
 
 def _parse_columns(cursor: Cursor, body: _Body) -> None:
-    opening = cursor.current
-    if opening is None or not _has_types(cursor):
+    if _has_types(cursor):
+        body.definition_span = _expect_brackets(cursor)
+    else:
         body.columns = cursor.expect_columns()
-        return
-    if not cursor.take_brackets():
+
+
+def _parse_partition_columns(cursor: Cursor, body: _Body) -> None:
+    """Parse the columns after ``PARTITION BY``. They can have types if the columns before have types."""
+    if body.definition_span is not None and _has_types(cursor):
+        body.partition_definition_span = _expect_brackets(cursor)
+    else:
+        body.partition_columns = cursor.expect_columns()
+
+
+def _expect_brackets(cursor: Cursor) -> Span:
+    """Step over brackets and return the span of their content."""
+    opening = cursor.current
+    if opening is None or not cursor.take_brackets():
         cursor.position = len(cursor.all_tokens())
         raise cursor.syntax_error("')'")
-    body.definition_span = (opening.end, cursor.previous_end - 1)
+    return (opening.end, cursor.previous_end - 1)
 
 
 def _has_types(cursor: Cursor) -> bool:
@@ -187,6 +201,8 @@ def _has_types(cursor: Cursor) -> bool:
 
     A column list contains types if a name is followed by another word.
     """
+    if not cursor.is_symbol("("):
+        return False
     start, has_types = cursor.position, False
     cursor.position += 1
     while not has_types and cursor.take_part() is not None:
@@ -212,7 +228,7 @@ def _parse_clauses(cursor: Cursor, body: _Body) -> None:
             body.storage_format = _parse_format(cursor)
         elif clause == "PARTITION BY":
             cursor.position += 2
-            body.partition_columns = cursor.expect_columns()
+            _parse_partition_columns(cursor, body)
         elif clause == "COMMENT":
             cursor.take("COMMENT")
             comment = cursor.take_strings()

@@ -67,7 +67,8 @@ class _CreateStatement:
         if_not_exists: Whether the statement contains ``IF NOT EXISTS``.
         columns: The names in a column list without types. None without such a list.
         storage_format: The format after ``USING``, as written in the statement. None without ``USING``.
-        partition_columns: The columns after ``PARTITION BY``.
+        partition_columns: The columns after ``PARTITION BY``. Empty if they have types.
+        partition_definition_span: The span of the partition columns with types, without brackets. None without types.
         options: The options, as written in the statement.
         properties: The properties of the table. A comment has the key ``comment``.
         query_span: The span of the query, starting right after ``AS``. None without a query.
@@ -81,6 +82,7 @@ class _CreateStatement:
     columns: tuple[str, ...] | None = None
     storage_format: str | None = None
     partition_columns: tuple[str, ...] = ()
+    partition_definition_span: Span | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
     query_span: Span | None = None

@@ -3,6 +3,7 @@
 Source: Spark's ``SHOW TABLES``: its columns, and its patterns (:mod:`gateway.sql.name_patterns`).
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -14,6 +15,11 @@ from gateway.sql.name_syntax import quote_name
 from gateway.sql.string_literals import quote_string
 from gateway.stored_tables.column_metadata import CHAR_OR_VARCHAR, CURRENT_DEFAULT, sql_type
 from workspace.records import TableState, TemporaryTable
+
+_SECRET = re.compile("secret|password|token|access[.]?key|credential|url", re.IGNORECASE)
+"""Spark's default for ``spark.redaction.regex`` and ``spark.sql.redaction.options.regex``."""
+
+_REDACTED = "*********(redacted)"
 
 
 def list_temporary_tables(
@@ -72,21 +78,24 @@ def list_workspace_tables(
 
 
 def list_properties(table: str, properties: Mapping[str, str], key: str | None) -> pa.Table:
-    """Return properties in the form of ``SHOW TBLPROPERTIES``.
+    """Return properties in the form of ``SHOW TBLPROPERTIES``. As in Spark, secrets are redacted.
 
     Args:
         table: The name of the table.
         properties: The properties.
         key: The key to show. None for all.
     """
-    shown = dict(sorted(properties.items()))
+    redacted = _redact(properties)
+    shown = dict(sorted(redacted.items()))
     if key is not None:
-        shown = {key: properties.get(key, f"Table {table} does not have property: {key}")}
+        shown = {key: redacted.get(key, f"Table {table} does not have property: {key}")}
     return pa.table({"key": pa.array(list(shown), pa.string()), "value": pa.array(list(shown.values()), pa.string())})
 
 
 def build_create_statement(table: TemporaryTable, schema: StructType, workspace: str) -> str:
     """Return a statement that creates an empty table with the same columns.
+
+    As in Spark, properties that may be secrets are redacted.
 
     Args:
         table: The table.
@@ -103,12 +112,19 @@ def build_create_statement(table: TemporaryTable, schema: StructType, workspace:
     if table.options:
         options = ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in table.options)
         lines.append(f"OPTIONS ({options})")
-    properties = {key: value for key, value in table.properties if key != "comment"}
+    properties = _redact({key: value for key, value in table.properties if key != "comment"})
     lines += [f"COMMENT {quote_string(value)}" for key, value in table.properties if key == "comment"]
     if properties:
         listed = ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in properties.items())
         lines.append(f"TBLPROPERTIES ({listed})")
     return "\n".join(lines) + "\n"
+
+
+def _redact(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """Return properties without values that may be secrets, by their keys and values."""
+    return {
+        key: _REDACTED if _SECRET.search(key) or _SECRET.search(value) else value for key, value in properties.items()
+    }
 
 
 def _column(field: StructField) -> str:

@@ -3,6 +3,7 @@
 Source: [temporary-tables §5.1.1-5.1.12, §5.4]; [databricks-temporary-tables] where ``temporary-tables`` has no rule.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -113,7 +114,12 @@ class SqlCommands:
         if statement.query_span is not None:
             query = await sql.query(statement)
         elif statement.definition_span is not None:
-            schema = await _define(sql, name, statement.definition_span, statement.partition_columns)
+            schema = await _define(sql, name, statement.definition_span)
+            if statement.partition_definition_span is not None:
+                partitions = await _define(sql, name, statement.partition_definition_span)
+                statement = replace(statement, partition_columns=tuple(partitions.names))
+                schema = StructType([*schema.fields, *partitions.fields])
+            _check_partition_columns(sql, name, schema, statement.partition_columns)
             query = build_empty_relation(encode_schema(schema))
         else:
             query = await _empty_like(sql, statement)
@@ -332,8 +338,8 @@ async def _explain(
     return add_scans_to_rows(answer, scans) if scans else answer
 
 
-async def _define(sql: SqlStatement, table: str, span: statements.Span, partitions: Sequence[str]) -> StructType:
-    """Return the schema of a table with column definitions.
+async def _define(sql: SqlStatement, table: str, span: statements.Span) -> StructType:
+    """Return the schema of column definitions.
 
     Raises:
         GatewayError: If a column has a clause that tables in files do not support, or Spark cannot parse the
@@ -345,12 +351,23 @@ async def _define(sql: SqlStatement, table: str, span: statements.Span, partitio
     defined = await sql.context.backend.parse_schema(definitions.text)
     if sql.context.settings.enforces_not_null and not all(field.nullable for field in defined.fields):
         raise table_errors.no_enforcement(table)
-    schema = stored_schema(replace_limits(defined, sql.context.settings), dict(definitions.defaults))
-    names = {sql.context.settings.comparable_name(name) for name in partitions}
-    for field in schema.fields:
-        if sql.context.settings.comparable_name(field.name) in names and has_limits_or_default(field):
-            raise table_errors.unsupported_definition(table, "PARTITION")
-    return schema
+    return stored_schema(replace_limits(defined, sql.context.settings), dict(definitions.defaults))
+
+
+def _check_partition_columns(sql: SqlStatement, table: str, schema: StructType, partitions: Sequence[str]) -> None:
+    """Check that partition columns occur once, and have neither a default value nor ``CHAR`` or ``VARCHAR``.
+
+    Raises:
+        GatewayError: If one of them does not.
+    """
+    comparable = sql.context.settings.comparable_name
+    names = set(map(comparable, partitions))
+    columns = Counter(map(comparable, schema.names))
+    twice = next((name for name in partitions if columns[comparable(name)] > 1), None)
+    if twice is not None:
+        raise table_errors.column_already_exists(twice)
+    if any(comparable(field.name) in names and has_limits_or_default(field) for field in schema.fields):
+        raise table_errors.unsupported_definition(table, "PARTITION")
 
 
 async def _empty_like(sql: SqlStatement, statement: statements.CreateTemporaryTable) -> relations_pb2.Relation:

@@ -15,10 +15,9 @@ from pyspark.sql.types import ArrayType, MapType, StructField, StructType, Times
 
 from gateway.backends.backend_session import BackendSession
 from gateway.blocking_work.storage import Storage
-from gateway.errors import BackendError, SparkError, column_not_found
+from gateway.errors import BackendError, column_not_found
 from gateway.operations.responses import Response, build_row_response
 from gateway.sql.column_definitions import ColumnDefinitions
-from gateway.sql.name_syntax import quote_name
 from gateway.sql.string_literals import text_expression
 from gateway.sql.table_alteration import ChangeColumn
 from gateway.stored_tables.column_metadata import (
@@ -37,7 +36,7 @@ from gateway.tables.changes import is_name_taken, same_table
 from gateway.tables.part_writer import PartWriter
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
-from gateway.tables.table_errors import not_supported, unsupported_definition
+from gateway.tables.table_errors import column_already_exists, not_supported, unsupported_definition
 from gateway.tables.temporary_tables import TemporaryTables, require_ready
 from workspace.record_changes import put_table
 from workspace.records import SessionRecord, TemporaryTable, WriteKind
@@ -81,11 +80,7 @@ class TableAlterations:
         names = [comparable(each.name) for each in (*old.fields, *added.fields)]
         twice = next((each.name for each in added.fields if names.count(comparable(each.name)) > 1), None)
         if twice is not None:
-            raise SparkError(
-                "COLUMN_ALREADY_EXISTS",
-                f"The column {quote_name(twice)} already exists. Choose another name or rename the existing column.",
-                columnName=quote_name(twice),
-            )
+            raise column_already_exists(twice)
         check_columns(find_storage_format(table.storage_format, name), added, ())
         partitions = len(table.partition_columns)
         data = old.fields[: len(old.fields) - partitions]

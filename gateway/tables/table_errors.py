@@ -135,6 +135,15 @@ def too_many_insert_clauses(limit: int) -> GatewayError:
     )
 
 
+def column_already_exists(name: str) -> GatewayError:
+    """Return the error for a table with two columns of the same name."""
+    return SparkError(
+        "COLUMN_ALREADY_EXISTS",
+        f"The column {quote_name(name)} already exists. Choose another name or rename the existing column.",
+        columnName=quote_name(name),
+    )
+
+
 def unreadable_name(operation: str) -> GatewayError:
     """Return the error for a table name that only Spark can compute."""
     return GatewayError(

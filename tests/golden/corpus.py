@@ -48,7 +48,7 @@ def groups() -> Mapping[str, Sequence[str]]:
 
 def _spark_statements() -> Iterator[tuple[str, Sequence[str]]]:
     """Yield the name of each input of Spark's tests, and its statements as Spark separates them."""
-    with zipfile.ZipFile(_jar()) as archive:
+    with zipfile.ZipFile(fetch_test_jar()) as archive:
         for name in sorted(archive.namelist()):
             if _INPUTS in name and name.endswith(".sql"):
                 lines = archive.read(name).decode().splitlines()
@@ -77,7 +77,12 @@ def _change_at_random(texts: Sequence[str], chosen: random.Random) -> Iterator[s
         yield "".join(tokens)
 
 
-def _jar() -> Path:
-    """Return Spark's jar for tests (50 MB). The first call fetches it."""
+def fetch_test_jar() -> Path:
+    """Return Spark's jar for tests (50 MB). The first call fetches it.
+
+    Raises:
+        MissingMavenError: Maven is not installed.
+        CalledProcessError: Maven failed.
+    """
     (jar,) = fetch_jars("sql-tests", _POM).iterdir()
     return jar

@@ -136,6 +136,14 @@ def test_table_from_columns_with_types_has_clauses() -> None:
     assert (statement.options, statement.partition_columns) == ({"k": "v"}, ("b",))
 
 
+def test_partition_columns_have_types_or_names() -> None:
+    text = "create temp table t (a int) using parquet partitioned by (b decimal(3, 1), c int)"
+    statement = parse_temporary(text)
+    assert statement.partition_definition_span is not None
+    assert text[slice(*statement.partition_definition_span)] == "b decimal(3, 1), c int"
+    assert statement.partition_columns == ()
+
+
 def test_table_like_another() -> None:
     sql = "create temporary table t like a.`b c` using json;"
     statement = parse_temporary(sql)

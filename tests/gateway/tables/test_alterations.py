@@ -122,6 +122,16 @@ def test_properties_and_comments_are_kept_and_shown(client):
     client.refuses(refused, "LODGE_TABLE_OPTIONS", "42000")
 
 
+def test_properties_that_may_be_secrets_are_redacted(client):
+    hidden = "*********(redacted)"
+    client.run("create temporary table t (a int) tblproperties ('password' = 'p', 'k' = 'my-token', 'n' = 'v')")
+    assert client.rows("show tblproperties t") == [("k", hidden), ("n", "v"), ("password", hidden)]
+    assert client.rows("show tblproperties t (password)") == [("password", hidden)]
+    (shown,) = client.rows("show create table t")
+    assert f"'password' = '{hidden}'" in shown[0]
+    assert "my-token" not in shown[0]
+
+
 def test_partitions_are_shown_as_by_spark(client):
     pair = SparkPair(client)
     with pair.tables("(a int, p string, q int) using parquet partitioned by (p, q)"):

@@ -28,6 +28,18 @@ def test_partition_columns_must_be_in_query_without_column_list(client):
     client.refuses("create temporary table t (a int) partition by (c1)", *NOT_LISTED, text)
 
 
+def test_partition_columns_can_have_types(client):
+    client.run("create temporary table t (a int comment 'c') partitioned by (p string, q decimal(3, 1))")
+    assert client.spark.table("t").schema.simpleString() == "struct<a:int,p:string,q:decimal(3,1)>"
+    client.run("insert into t partition (p = 'x', q) values (1, 2.5)")
+    assert any("/p=x/q=2.5/" in name for name in client.files())
+    refused = ("COLUMN_ALREADY_EXISTS", "42711")
+    client.refuses("create temporary table u (a int, b int) partitioned by (A int)", *refused)
+    refused = ("UNSUPPORTED_FEATURE.TABLE_OPERATION", "0A000")
+    client.refuses("create temporary table u (a int) partitioned by (p char(2))", *refused)
+    client.refuses("create temporary table u (a int) partitioned by (p, q int)", "PARSE_SYNTAX_ERROR", "42601")
+
+
 def test_tables_in_all_formats_can_be_partitioned(client):
     for storage in ("json", "csv", "orc"):
         client.run(f"create temporary table {storage} using {storage} partition by (b) as select 1 a, 2 b")

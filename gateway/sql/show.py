@@ -33,6 +33,19 @@ def parse_show(cursor: Cursor) -> statements.Statement | None:
     return _parse_tables(cursor) if cursor.take("TABLES") else None
 
 
+def parse_describe(cursor: Cursor) -> statements.DescribeTable | None:
+    """Parse a text that begins with ``DESCRIBE``. Return None if it describes no table, or only one of its columns."""
+    cursor.take_any("DESC", "DESCRIBE")
+    if cursor.peek(1) is not None:
+        cursor.take("TABLE")
+    is_extended = cursor.peek(1) is not None and cursor.take_any("EXTENDED", "FORMATTED") != ""
+    name = cursor.take_name()
+    partition = parse_partition(cursor) if cursor.keyword() == "PARTITION" else ()
+    if name is None or partition is None or cursor.current is not None:
+        return None
+    return statements.DescribeTable(name=name, is_extended=is_extended, partition=partition)
+
+
 def parse_close(cursor: Cursor) -> CloseSession | None:
     """Parse a text that begins with ``CLOSE``.
 

@@ -40,7 +40,7 @@ from gateway.sql.drop_and_alter import (
 from gateway.sql.insert import parse_insert, parse_insert_after_from, parse_insert_after_with
 from gateway.sql.lexer import DEFAULT_DIALECT, LONGEST_KEYWORD, Dialect, SqlText, skip_blank
 from gateway.sql.piecewise_search import is_found
-from gateway.sql.show import parse_close, parse_show
+from gateway.sql.show import parse_close, parse_describe, parse_show
 from gateway.sql.statements import (
     CreateTable,
     CreateTemporaryTable,
@@ -171,6 +171,8 @@ _PARSERS: dict[str, Callable[[Cursor], Statement | None]] = {
     "COMMENT": parse_comment,
     "CREATE": _parse_create,
     "DELETE": parse_merge_or_update,
+    "DESC": parse_describe,
+    "DESCRIBE": parse_describe,
     "DROP": parse_drop,
     "EXPLAIN": _parse_explain,
     "INSERT": parse_insert,

@@ -316,6 +316,21 @@ class ShowPartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeTable:
+    """``DESCRIBE [TABLE] [EXTENDED|FORMATTED] name [PARTITION (…)]``.
+
+    Attributes:
+        name: The name of the table.
+        is_extended: Whether the statement contains ``EXTENDED`` or ``FORMATTED``.
+        partition: The columns in the ``PARTITION`` clause, each with the text of its value.
+    """
+
+    name: TableName
+    is_extended: bool
+    partition: Partition = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzeTable:
     """``ANALYZE TABLE name … COMPUTE STATISTICS …``."""
 
@@ -419,6 +434,7 @@ Statement = (
     | ShowTableProperties
     | ShowPartitions
     | AnalyzeTable
+    | DescribeTable
     | CreateView
     | Explain
     | ExplainSparkStatement

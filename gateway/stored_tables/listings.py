@@ -85,7 +85,7 @@ def list_properties(table: str, properties: Mapping[str, str], key: str | None) 
         properties: The properties.
         key: The key to show. None for all.
     """
-    redacted = _redact(properties)
+    redacted = redact(properties)
     shown = dict(sorted(redacted.items()))
     if key is not None:
         shown = {key: redacted.get(key, f"Table {table} does not have property: {key}")}
@@ -112,7 +112,7 @@ def build_create_statement(table: TemporaryTable, schema: StructType, workspace:
     if table.options:
         options = ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in table.options)
         lines.append(f"OPTIONS ({options})")
-    properties = _redact({key: value for key, value in table.properties if key != "comment"})
+    properties = redact({key: value for key, value in table.properties if key != "comment"})
     lines += [f"COMMENT {quote_string(value)}" for key, value in table.properties if key == "comment"]
     if properties:
         listed = ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in properties.items())
@@ -120,7 +120,7 @@ def build_create_statement(table: TemporaryTable, schema: StructType, workspace:
     return "\n".join(lines) + "\n"
 
 
-def _redact(properties: Mapping[str, str]) -> Mapping[str, str]:
+def redact(properties: Mapping[str, str]) -> Mapping[str, str]:
     """Return properties without values that may be secrets, by their keys and values."""
     return {
         key: _REDACTED if _SECRET.search(key) or _SECRET.search(value) else value for key, value in properties.items()

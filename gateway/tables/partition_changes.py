@@ -80,6 +80,22 @@ class PartitionChanges:
         wanted = await _read_values(execution, table, schema, partition, arguments)
         return bool(_matching(await self._list(execution, table, schema), wanted))
 
+    async def find(
+        self, execution: Execution, table: TemporaryTable, partition: Partition, arguments: relations_pb2.SQL | None
+    ) -> Mapping[str, str | None]:
+        """Return the texts of the values of an existing partition by column, in the order of the columns.
+
+        Raises:
+            GatewayError: If there is no such partition, or a value is missing.
+        """
+        schema = await self._schema(execution, table)
+        if len(partition) < len(table.partition_columns):
+            raise _incomplete(table, partition)
+        wanted = await _read_values(execution, table, schema, partition, arguments)
+        if not _matching(await self._list(execution, table, schema), wanted):
+            raise _not_found(table.name, _described(wanted))
+        return {field.name: wanted[field.name] for field in schema.fields if field.name in wanted}
+
     async def remove(
         self,
         execution: Execution,
@@ -185,6 +201,12 @@ def _matching(paths: Sequence[str], values: Mapping[str, str | None]) -> Sequenc
 def _described(values: Mapping[str, str | None]) -> str:
     listed = ", ".join(f"{quote_name(name)} = {value}" for name, value in values.items())
     return f"PARTITION ({listed})"
+
+
+def _incomplete(table: TemporaryTable, partition: Partition) -> SparkError:
+    given, wanted = ", ".join(name for name, _ in partition), ", ".join(table.partition_columns)
+    details = f"The spec ({given}) must match the partition spec ({wanted}) defined in table '{quote_name(table.name)}'"
+    return SparkError("INVALID_PARTITION_SPEC", f"Partition spec is invalid. {details}.", details=details)
 
 
 def _not_found(table: str, partitions: str) -> SparkError:

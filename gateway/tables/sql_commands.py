@@ -32,6 +32,7 @@ from gateway.stored_tables.listings import list_properties, list_temporary_table
 from gateway.stored_tables.table_plans import build_empty_relation, build_named_table, encode_schema
 from gateway.tables import answers, table_errors
 from gateway.tables.alter_commands import AlterCommands
+from gateway.tables.descriptions import describe_table
 from gateway.tables.insert_commands import InsertCommands
 from gateway.tables.new_table_names import new_table_name
 from gateway.tables.new_tables import NewTable
@@ -240,6 +241,13 @@ class SqlCommands:
             return None  # Spark has a better message
         arguments = await sql.arguments((statement.name.end, len(sql.text)))
         return partial(self._changes.partitions.show, sql.context.execution, table, statement.partition, arguments)
+
+    @work.register
+    async def _describe(self, statement: statements.DescribeTable, sql: SqlStatement) -> Runner | None:
+        table = sql.context.table(sql.target(statement.name, "DESCRIBE"))
+        if table is None or table.state is not TableState.READY or not sql.are_values([statement.partition]):
+            return None  # Spark has a better message
+        return partial(describe_table, statement, sql, table, self._changes.partitions)
 
     @work.register
     async def _analyze(self, statement: statements.AnalyzeTable, sql: SqlStatement) -> Runner | None:

@@ -141,3 +141,41 @@ def test_partitions_are_shown_as_by_spark(client):
         assert len(client.rows("show partitions t")) == 2
     client.run("create temporary table t (a int)")
     client.refuses("show partitions t", "INVALID_PARTITION_OPERATION.PARTITION_SCHEMA_IS_EMPTY", "42601")
+
+
+DESCRIBED = (
+    "(a int default 1 + 2 comment 'ca', c char(3), s string, p int comment 'cp', q string) using json "
+    "options (compression 'gzip') partitioned by (p, q) comment 'about' tblproperties ('k' = 'v', password = 'x')",
+    "(a int, s struct<x: int, y: varchar(3)>) using parquet",
+)
+OWN = ("Catalog", "Database", "Table", "Created Time", "Created By", "Type", "Location")
+"""What differs between a temporary table and a table of Spark."""
+
+
+@pytest.mark.parametrize("definition", DESCRIBED)
+def test_description_is_that_of_a_table_of_spark(client, definition):
+    pair = SparkPair(client)
+    with pair.tables(definition):
+        is_partitioned = "partitioned" in definition
+        if is_partitioned:
+            assert pair.run("insert into {t} values (1, 'x', 'y', 2, 'z')") is None
+        for words in ("describe {}", "desc table {}", "describe extended {}", "desc formatted {}", "desc {} a"):
+            found, expected = described(client, words)
+            assert found == expected, words
+        for words in ("describe {} partition (q = 'z', p = 2)", "desc extended {} partition (p = 2, q = 'z')"):
+            if is_partitioned:
+                found, expected = described(client, words)
+                assert found == expected, words
+        for rest in ("partition (p = 3, q = 'z')", "partition (p)", "nope") if is_partitioned else ("nope",):
+            assert pair.run(f"describe {{t}} {rest}") is not None
+        refused = (
+            "INVALID_PARTITION_" + ("SPEC" if is_partitioned else "OPERATION.PARTITION_SCHEMA_IS_EMPTY"),
+            "42601",
+        )
+        client.refuses("describe t partition (p = 2)", *refused)  # conditions of Spark have no names here
+
+
+def described(client, words):
+    """Return the descriptions of both tables, without what differs."""
+    shown = (client.rows(words.format(name)) for name in ("t", "table_of_spark"))
+    return [[row for row in rows if row[0] not in OWN] for rows in shown]

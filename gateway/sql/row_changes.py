@@ -58,6 +58,7 @@ class RowChange:
         matched: The actions for rows of the table that match a row of the source.
         not_matched: The actions for rows of the source that match no row of the table.
         not_matched_by_source: The actions for rows of the table that match no row of the source.
+        is_joined: Whether the rows of the table are already joined with the source, and have the number of the action.
     """
 
     kind: ModificationKind
@@ -70,6 +71,7 @@ class RowChange:
     matched: tuple[Action, ...] = ()
     not_matched: tuple[Action, ...] = ()
     not_matched_by_source: tuple[Action, ...] = ()
+    is_joined: bool = False
 
     def find_subquery(self, dialect: Dialect) -> tuple[str, str] | None:
         """Return the kind and the text of a condition of ``MERGE`` with a subquery. None without one."""

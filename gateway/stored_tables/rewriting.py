@@ -33,11 +33,15 @@ from gateway.sql.string_literals import text_expression
 from gateway.stored_tables.column_metadata import CURRENT_DEFAULT, sql_type
 from gateway.stored_tables.insert_plans import PLACEHOLDER
 
-_MATCHED, _ACTION, _ROW, _IS_SOURCE, _COPIES, _COPY = (
-    f"lodge_{name}" for name in ("matched", "action", "row", "is_source", "copies", "copy")
-)
+ACTION, ROW, IS_SOURCE = "lodge_action", "lodge_row", "lodge_is_source"
+"""Columns of joined rows: the number of the action, the number of the row of the table, and whether a source row fits.
+
+The action 0 keeps the row, and -1 deletes it or, for a row of the source, does nothing.
+"""
+
+_MATCHED, _COPIES, _COPY = (f"lodge_{name}" for name in ("matched", "copies", "copy"))
 _KEY, _VALUE = "lodge_key", "lodge_value"
-_KEEP, _DELETE = 0, -1
+KEEP, DELETE = 0, -1
 OVERFLOW = "CAST_OVERFLOW_IN_TABLE_INSERT"
 CARDINALITY = "MERGE_CARDINALITY_VIOLATION"
 
@@ -81,7 +85,7 @@ class Rewriting:
         self._comparable = settings.comparable_name
         self._name = change.alias or (change.table.parts or (table,))[-1]
         self._alias = quote_name(self._name)
-        self._source = quote_name(change.source_alias) if change.source_alias else _IS_SOURCE + "_rows"
+        self._source = quote_name(change.source_alias) if change.source_alias else IS_SOURCE + "_rows"
         self._numbered = list(enumerate(self._setting_actions(), start=1))
         self.values: Sequence[NewValue] = [
             value for number, action in self._numbered for value in self._values_of(action, number)
@@ -131,19 +135,19 @@ class Rewriting:
         if self._change.kind is ModificationKind.UPDATE:
             return f"SELECT {listed} {self._scope()}"
         if self.is_insertion:
-            return f"SELECT {listed} {self._scope()} WHERE {_ACTION} > {_KEEP}"
+            return f"SELECT {listed} {self._scope()} WHERE {ACTION} > {KEEP}"
         names = ", ".join(quote_name(name) for name in columns)
-        window = f"(PARTITION BY coalesce({_ROW}, -1 - monotonically_increasing_id()))"
-        both = f"{_ROW} IS NOT NULL AND {_IS_SOURCE}"
-        checked = f"{_ACTION} >= {_KEEP}"
+        window = f"(PARTITION BY coalesce({ROW}, -1 - monotonically_increasing_id()))"
+        both = f"{ROW} IS NOT NULL AND {IS_SOURCE}"
+        checked = f"{ACTION} >= {KEEP}"
         counts = ""
         if self._checks_cardinality:
             counts = f", CASE WHEN {both} THEN count(*) OVER {window} ELSE 1 END AS {_COPIES}"
             checked = f"CASE WHEN {_COPIES} > 1 THEN {_raised(CARDINALITY, BooleanType())} ELSE {checked} END"
         elif not self._change.matched:
-            counts = f", row_number() OVER ({window[1:-1]} ORDER BY {_ACTION}) AS {_COPY}"
+            counts = f", row_number() OVER ({window[1:-1]} ORDER BY {ACTION}) AS {_COPY}"
             checked = f"{checked} AND {_COPY} = 1"
-        inner = f"SELECT {listed}, {_ACTION}{counts} {self._scope()}"
+        inner = f"SELECT {listed}, {ACTION}{counts} {self._scope()}"
         return f"SELECT {names} FROM ({inner}) WHERE {checked}"  # noqa: S608 - a client's own statement
 
     @property
@@ -173,37 +177,37 @@ class Rewriting:
     def _scope(self) -> str:
         """Return the ``FROM`` clause in which conditions and values are evaluated."""
         change = self._change
-        if change.kind is ModificationKind.DELETE:
+        if change.is_joined or change.kind is ModificationKind.DELETE:
             return self.row_scope
         if change.kind is ModificationKind.UPDATE:
             condition = f"coalesce({_bracketed(change.condition)}, FALSE)" if change.condition else "TRUE"
             return f"FROM (SELECT *, {condition} AS {_MATCHED} {self.row_scope}) AS {self._alias}"
         alias = "" if change.source_alias else f" AS {self._source}"
-        source = f"({change.source}{alias} CROSS JOIN (SELECT TRUE AS {_IS_SOURCE}) AS {_IS_SOURCE}_mark)"
-        numbered = f"SELECT *, monotonically_increasing_id() AS {_ROW} FROM {self._rows}"  # noqa: S608 - a view
+        source = f"({change.source}{alias} CROSS JOIN (SELECT TRUE AS {IS_SOURCE}) AS {IS_SOURCE}_mark)"
+        numbered = f"SELECT *, monotonically_increasing_id() AS {ROW} FROM {self._rows}"  # noqa: S608 - a view
         table = f"({numbered}) AS {self._alias}"
         if self.is_insertion:
             join = f"{source} LEFT JOIN {table} ON {_bracketed(change.condition)}"
         else:
             kind = "FULL" if change.not_matched else "LEFT"
             join = f"{table} {kind} JOIN {source} ON {_bracketed(change.condition)}"
-        return f"FROM {join}, LATERAL (SELECT {self._action()} AS {_ACTION}) AS {_ACTION}_row"
+        return f"FROM {join}, LATERAL (SELECT {self._action()} AS {ACTION}) AS {ACTION}_row"
 
     def _action(self) -> str:
         """Return the SQL text of the number of the action for a joined row."""
         change = self._change
-        alone = self._first(change.not_matched, _DELETE)
-        orphan = self._first(change.not_matched_by_source, _KEEP)
+        alone = self._first(change.not_matched, DELETE)
+        orphan = self._first(change.not_matched_by_source, KEEP)
         return (
-            f"CASE WHEN {_ROW} IS NULL THEN {alone} WHEN {_IS_SOURCE} IS NULL THEN {orphan} "
-            f"ELSE {self._first(change.matched, _KEEP)} END"
+            f"CASE WHEN {ROW} IS NULL THEN {alone} WHEN {IS_SOURCE} IS NULL THEN {orphan} "
+            f"ELSE {self._first(change.matched, KEEP)} END"
         )
 
     def _first(self, actions: Sequence[Action], otherwise: int) -> str:
         """Return the SQL text of the number of the first action whose condition is true."""
         numbers = {id(action): number for number, action in self._numbered}
         whens = "".join(
-            f" WHEN {_bracketed(action.condition or 'TRUE')} THEN {numbers.get(id(action), _DELETE)}"
+            f" WHEN {_bracketed(action.condition or 'TRUE')} THEN {numbers.get(id(action), DELETE)}"
             for action in actions
         )
         return f"CASE{whens} ELSE {otherwise} END" if whens else str(otherwise)
@@ -217,7 +221,7 @@ class Rewriting:
         if self._change.kind is ModificationKind.UPDATE:
             return f"CASE WHEN {_MATCHED} THEN {own[0][1]} ELSE {old} END"
         whens = " ".join(f"WHEN {action} THEN {text}" for action, text in own)
-        return f"CASE {_ACTION} {whens} ELSE {old} END"
+        return f"CASE {ACTION} {whens} ELSE {old} END"
 
     def _values_of(self, action: Action, number: int) -> Iterator[NewValue]:
         """Yield the values that an action sets."""

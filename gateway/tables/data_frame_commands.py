@@ -105,10 +105,21 @@ class DataFrameCommands:
         elif kind == "write_operation_v2":
             return await self._write_v2(context, command.write_operation_v2)
         elif kind == "merge_into_table_command":
-            _refuse(context, command.merge_into_table_command.target_table_name, "MERGE INTO")
+            return await self._merge(context, plan)
         elif kind == "write_stream_operation_start":
             self._check_stream(context, command.write_stream_operation_start)
         return None
+
+    async def _merge(self, context: StatementContext, plan: base_pb2.Plan) -> Runner | None:
+        merge = plan.command.merge_into_table_command
+        table = _table(context, merge.target_table_name)
+        if table is None:
+            return None
+        if merge.with_schema_evolution:
+            raise not_supported(table.name, "schema evolution", "Add the columns with ALTER TABLE ... ADD COLUMNS.")
+        resolved = await context.resolve_plan(plan)
+        command = resolved.command.merge_into_table_command
+        return _answered(partial(self._rows.merge, context.execution, table.name, command), NOTHING)
 
     async def _check_view(self, context: StatementContext, view: commands_pb2.CreateDataFrameViewCommand) -> None:
         target = _target(context, view.name)

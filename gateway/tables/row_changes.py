@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
-from pyspark.sql.connect.proto import base_pb2, relations_pb2
+from pyspark.sql.connect.proto import base_pb2, commands_pb2, relations_pb2
 from pyspark.sql.types import DataType, StructType
 
 from gateway.backends.backend_session import BackendSession
@@ -20,10 +20,12 @@ from gateway.messages.error_status import condition_of
 from gateway.operations.responses import Response, build_row_response
 from gateway.plans.sql_relations import find_sql
 from gateway.sql.lexer import Dialect, tokenize
+from gateway.sql.name_syntax import quote_name
 from gateway.sql.references import replace_spans
 from gateway.sql.row_changes import RowChange, parse_row_change
 from gateway.sql.statement_parser import parse_statement
 from gateway.sql.statements import Insert, ModificationKind
+from gateway.stored_tables.frame_merge import FrameMerge
 from gateway.stored_tables.insert_plans import PLACEHOLDER, InsertedRows
 from gateway.stored_tables.partitions import build_touched_partitions, in_partitions, partition_path
 from gateway.stored_tables.rewriting import Rewriting, needs_conversion
@@ -106,19 +108,19 @@ class RowStatement:
         return relation
 
 
-async def check_by_spark(backend: BackendSession, resolved: relations_pb2.Relation) -> None:
+async def check_by_spark(backend: BackendSession, plan: base_pb2.Plan) -> None:
     """Let Spark check a statement that changes rows.
 
     Args:
         backend: The session at the backend.
-        resolved: The statement. All names in it are resolved.
+        plan: The plan of the statement. All names in it are resolved.
 
     Raises:
         BackendError: If Spark refuses the statement for another reason than that it cannot change a view.
         GatewayError: If Spark does not refuse the statement.
     """
     try:
-        await backend.execute_sql(resolved)
+        await backend.operations.execute(plan)
     except BackendError as error:
         condition = condition_of(error.error) or ""
         is_of_view = condition == _CANNOT_CHANGE or _UNEXPECTED_RELATION in (error.error.details() or "")
@@ -266,27 +268,59 @@ class RowChanges:
         log.info("rows_changed", table=table.name, statement="REPLACE WHERE")
         return answer
 
-    async def change(
-        self, execution: Execution, name: str, kind: ModificationKind, resolved: relations_pb2.Relation
-    ) -> Response:
+    async def change(self, execution: Execution, name: str, resolved: relations_pb2.Relation) -> Response:
         """Execute a statement that changes rows of a table.
 
         Args:
             execution: The statement.
             name: The name of the table.
-            kind: The kind of the statement.
             resolved: The statement. All names in it are resolved.
 
         Raises:
             GatewayError: If the statement failed. The table remains unchanged.
         """
         backend = execution.backend
-        await check_by_spark(backend, resolved)
+        await check_by_spark(backend, _command(resolved))
         table = require_ready(await self._records.read(execution.session), name)
         schema = await backend.analyze_schema(build_session_table(table.name))
         statement = RowStatement.of(resolved, table, execution.settings.dialect)
-        rewriting = RowRewriting(statement, table, schema, execution.settings)
         rows = await self._executor.views.contents(execution, table, schema)
+        return await self._rewrite(execution, table, schema, statement, rows)
+
+    async def merge(self, execution: Execution, name: str, command: commands_pb2.MergeIntoTableCommand) -> Response:
+        """Merge a DataFrame into a table.
+
+        Args:
+            execution: The statement.
+            name: The name of the table.
+            command: The command. All names in it are resolved.
+
+        Raises:
+            GatewayError: If the statement failed. The table remains unchanged.
+        """
+        plan = base_pb2.Plan()
+        plan.command.merge_into_table_command.CopyFrom(command)
+        plan.command.merge_into_table_command.target_table_name = quote_name(name)
+        await check_by_spark(execution.backend, plan)
+        table = require_ready(await self._records.read(execution.session), name)
+        schema = await execution.backend.analyze_schema(build_session_table(table.name))
+        merge = FrameMerge(command, table.name, schema)
+        contents = await self._executor.views.contents(execution, table, schema)
+        statement = RowStatement(merge.change, relations_pb2.SQL(), ())
+        rows = merge.rows(contents)
+        return await self._rewrite(execution, table, schema, statement, rows)
+
+    async def _rewrite(
+        self,
+        execution: Execution,
+        table: TemporaryTable,
+        schema: StructType,
+        statement: RowStatement,
+        rows: relations_pb2.Relation,
+    ) -> Response:
+        """Write the rows of a table after a statement."""
+        backend, kind = execution.backend, statement.change.kind
+        rewriting = RowRewriting(statement, table, schema, execution.settings)
         write = self._parts.new_write(execution, schema, WriteKind.INSERTION)
         if not rewriting.is_insertion:
             _check_rewriting(execution, table, schema, kind.value)
@@ -313,6 +347,12 @@ class RowChanges:
         answer = await self._parts.execute(execution, table, write, prepare, statement=kind.value)
         log.info("rows_changed", table=table.name, statement=kind.value)
         return answer
+
+
+def _command(resolved: relations_pb2.Relation) -> base_pb2.Plan:
+    plan = base_pb2.Plan()
+    plan.command.sql_command.input.CopyFrom(resolved)
+    return plan
 
 
 def _check_rewriting(execution: Execution, table: TemporaryTable, schema: StructType, statement: str) -> None:

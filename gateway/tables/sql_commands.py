@@ -211,7 +211,7 @@ class SqlCommands:
         if table is None:
             return None
         resolved = await sql.context.resolve_statement(sql.relation)
-        return partial(self._changes.rows.change, sql.context.execution, table.name, statement.kind, resolved)
+        return partial(self._changes.rows.change, sql.context.execution, table.name, resolved)
 
     @work.register
     async def _alter(self, statement: statements.AlterRelation, sql: SqlStatement) -> Runner | None:

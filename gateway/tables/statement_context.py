@@ -104,9 +104,19 @@ class StatementContext:
         """
         plan = base_pb2.Plan()
         plan.root.CopyFrom(relation)
-        await self.workspace_reads.run_or_abandon(self.names.resolve, plan)
-        await self.names.plan_scans(plan.root)
-        return plan.root
+        return (await self.resolve_plan(plan)).root
+
+    async def resolve_plan(self, plan: base_pb2.Plan) -> base_pb2.Plan:
+        """Return a plan with all names resolved, and all scans planned.
+
+        Raises:
+            GatewayError: If a name cannot be resolved, or a scan cannot be planned.
+        """
+        resolved = base_pb2.Plan()
+        resolved.CopyFrom(plan)
+        await self.workspace_reads.run_or_abandon(self.names.resolve, resolved)
+        await self.names.plan_scans(resolved)
+        return resolved
 
     async def resolve_explanation(
         self, relation: relations_pb2.Relation

@@ -1,7 +1,6 @@
 """Run Spark's SQL tests with Lodge and without it, and print every difference (``make soak``)."""
 
 import argparse
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -11,9 +10,8 @@ from pathlib import Path
 
 from pyspark.sql.connect.session import SparkSession
 
-from tests.cluster.processes import DIES_WITH_PARENT
-from tests.conftest import READY, end, start_spark_process
 from tests.maven import MissingMavenError
+from tests.running.servers import start_spark_and_lodge
 from tests.spark_sql_tests.documented import Verdict, judge, read_documented_differences
 from tests.spark_sql_tests.run import Report, Runner
 from tests.spark_sql_tests.server_objects import ServerObjects
@@ -56,25 +54,8 @@ def _servers(directory: Path, addresses: Sequence[str] | None) -> Iterator[tuple
     if addresses is not None:
         yield addresses[0], addresses[1]
         return
-    for name in ("spark", "tmp", "files"):
-        (directory / name).mkdir()
-    spark = start_spark_process(directory / "spark")
-    try:
-        command = [*DIES_WITH_PARENT, sys.executable, "-m", "lodge", "serve", "--listen", "127.0.0.1:0", "--no-reaper"]
-        command += ["--backend", spark.address, "--workspace", f"dfs={(directory / 'files').as_uri()}"]
-        command += ["--workspace", f"dfs.tmp={(directory / 'tmp').as_uri()}"]
-        with (directory / "lodge.log").open("wb") as log:
-            gateway = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, cwd=directory, text=True)
-        try:
-            assert gateway.stdout is not None
-            ready = READY.match(gateway.stdout.readline())
-            if ready is None:
-                raise RuntimeError(f"lodge serve did not start:\n{(directory / 'lodge.log').read_text()}")
-            yield spark.address, ready[1]
-        finally:
-            end(gateway)
-    finally:
-        end(spark.process)
+    with start_spark_and_lodge(directory) as (spark, lodge):
+        yield spark, lodge
 
 
 def _print_report(files: SqlFiles, report: Report, verdict: Verdict) -> None:

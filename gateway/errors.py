@@ -57,6 +57,7 @@ def _condition(sql_state: str, *parameters: str) -> SparkCondition:
 
 SPARK_CONDITIONS: Mapping[str, SparkCondition] = MappingProxyType(
     {
+        "CANNOT_ALTER_PARTITION_COLUMN": _condition("428FR", "tableName", "columnName"),
         "COLUMN_ALREADY_EXISTS": _condition("42711", "columnName"),
         "COLUMN_NOT_FOUND": _condition("42703", "colName", "caseSensitiveConfig"),
         "CAST_OVERFLOW_IN_TABLE_INSERT": _condition("22003", "sourceType", "targetType", "columnName"),
@@ -78,6 +79,7 @@ SPARK_CONDITIONS: Mapping[str, SparkCondition] = MappingProxyType(
         "INVALID_PARTITION_SPEC": _condition("42601", "details"),
         "MERGE_CARDINALITY_VIOLATION": _condition("23K01"),
         "OPERATION_CANCELED": _condition("HY008"),
+        "NOT_SUPPORTED_CHANGE_COLUMN": _condition("0A000", "table", "originName", "originType", "newName", "newType"),
         "PARTITIONS_NOT_FOUND": _condition("428FT", "partitionList", "tableName"),
         "PARSE_SYNTAX_ERROR": _condition("42601", "error", "hint"),
         "SCHEMA_NOT_FOUND": _condition("42704", "schemaName"),

@@ -32,11 +32,13 @@ class ChangeColumn:
         column: The name of the column.
         comment: The new comment. None to keep it.
         default: The SQL text of the new default value. Empty to remove it. None to keep it.
+        kind: The SQL text of the type. Empty to keep it.
     """
 
     column: str
     comment: str | None = None
     default: str | None = None
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,9 @@ class DropPartitions:
     partitions: tuple[Partition, ...]
     if_exists: bool
 
+
+_AFTER_COLUMN = frozenset({"SET", "DROP", "FIRST", "AFTER", "SYNC"})
+_AFTER_TYPE = frozenset({"COMMENT", "FIRST", "AFTER"})
 
 Alteration = AddColumns | ChangeColumn | SetProperties | UnsetProperties | DropPartitions
 
@@ -152,10 +157,31 @@ def _take_change(cursor: Cursor) -> ChangeColumn | None:
     if cursor.take("COMMENT"):
         comment = cursor.take_strings()
         return None if comment is None else ChangeColumn(column, comment=comment)
+    if cursor.take("TYPE"):
+        kind = _take_type(cursor)
+        return ChangeColumn(column, kind=kind) if kind else None
     if cursor.take("DROP", "DEFAULT"):
         return ChangeColumn(column, default="")
     if cursor.take("SET", "DEFAULT") and cursor.current is not None:
         start = cursor.current.start
         cursor.position = len(cursor.all_tokens())
         return ChangeColumn(column, default=cursor.text_from(start))
-    return None
+    return _take_hive_change(cursor, column)
+
+
+def _take_hive_change(cursor: Cursor, column: str) -> ChangeColumn | None:
+    """Step over the rest of ``CHANGE column column type [COMMENT '…']``."""
+    if cursor.keyword() in _AFTER_COLUMN or cursor.take_part() != column:
+        return None
+    kind = _take_type(cursor)
+    comment = cursor.take_strings() if cursor.take("COMMENT") else None
+    return ChangeColumn(column, comment=comment, kind=kind) if kind else None
+
+
+def _take_type(cursor: Cursor) -> str:
+    """Step over a type, and return its text. Empty without one."""
+    first = cursor.current
+    while cursor.current is not None and cursor.keyword() not in _AFTER_TYPE:
+        if not cursor.take_brackets():
+            cursor.position += 1
+    return "" if first is None or first is cursor.current else cursor.text_from(first.start)

@@ -21,6 +21,7 @@ from gateway.sql.column_definitions import ColumnDefinitions
 from gateway.sql.string_literals import text_expression
 from gateway.sql.table_alteration import ChangeColumn
 from gateway.stored_tables.column_metadata import (
+    CHAR_OR_VARCHAR,
     CURRENT_DEFAULT,
     EXISTS_DEFAULT,
     has_limits_or_default,
@@ -36,7 +37,13 @@ from gateway.tables.changes import is_name_taken, same_table
 from gateway.tables.part_writer import PartWriter
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
-from gateway.tables.table_errors import column_already_exists, not_supported, unsupported_definition
+from gateway.tables.table_errors import (
+    column_already_exists,
+    not_supported,
+    partition_column_altered,
+    type_changed,
+    unsupported_definition,
+)
 from gateway.tables.temporary_tables import TemporaryTables, require_ready
 from workspace.record_changes import put_table
 from workspace.records import SessionRecord, TemporaryTable, WriteKind
@@ -98,6 +105,10 @@ class TableAlterations:
         comparable = execution.settings.comparable_name
         if comparable(change.column) not in map(comparable, old.names):
             raise column_not_found([change.column], old.names)
+        if change.kind:
+            await self._check_type(execution, table, old, change)
+            if change.comment is None:
+                return build_row_response({})
         fields = [
             _changed(each, change) if comparable(each.name) == comparable(change.column) else each
             for each in old.fields
@@ -106,6 +117,25 @@ class TableAlterations:
         if any(map(has_limits_or_default, partitions)):
             raise unsupported_definition(name, "PARTITION")
         return await self._set_columns(execution, table, old, StructType(fields), "ALTER TABLE ALTER COLUMN")
+
+    @staticmethod
+    async def _check_type(
+        execution: Execution, table: TemporaryTable, columns: StructType, change: ChangeColumn
+    ) -> None:
+        """Check that a column keeps its type, as Spark does for a table in files.
+
+        Raises:
+            GatewayError: If the column would get another type, or is a partition column.
+        """
+        comparable = execution.settings.comparable_name
+        field = next(each for each in columns.fields if comparable(each.name) == comparable(change.column))
+        if comparable(change.column) in map(comparable, table.partition_columns):
+            raise partition_column_altered(table.name, field.name)
+        (defined,) = (await execution.backend.parse_schema(f"c {change.kind}")).fields
+        own = str((field.metadata or {}).get(CHAR_OR_VARCHAR, field.dataType.simpleString()))
+        new = defined.dataType.simpleString()
+        if own != new:
+            raise type_changed(table.name, field.name, own, new)
 
     async def set_properties(
         self, execution: Execution, name: str, values: Mapping[str, str], removed: Sequence[str] = ()

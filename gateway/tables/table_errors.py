@@ -164,6 +164,33 @@ def not_partitioned(table: str) -> GatewayError:
     )
 
 
+def type_changed(table: str, column: str, old: str, new: str) -> GatewayError:
+    """Return the error for another type of a column."""
+    name = quote_name(column)
+    old_type, new_type = (f'"{each.upper()}"' for each in (old, new))
+    return SparkError(
+        "NOT_SUPPORTED_CHANGE_COLUMN",
+        f"ALTER TABLE ALTER/CHANGE COLUMN is not supported for changing {quote_name(table)}'s column {name} with type "
+        f"{old_type} to {name} with type {new_type}. Create the table again with CREATE OR REPLACE TEMPORARY TABLE.",
+        table=quote_name(table),
+        originName=name,
+        originType=old_type,
+        newName=name,
+        newType=new_type,
+    )
+
+
+def partition_column_altered(table: str, column: str) -> GatewayError:
+    """Return the error for another type of a partition column."""
+    return SparkError(
+        "CANNOT_ALTER_PARTITION_COLUMN",
+        f"ALTER TABLE (ALTER|CHANGE) COLUMN is not supported for partition columns, but found the partition column "
+        f"{quote_name(column)} in the table {quote_name(table)}.",
+        tableName=quote_name(table),
+        columnName=quote_name(column),
+    )
+
+
 def merge_subquery(name: str, condition: str) -> GatewayError:
     """Return the error for a condition of ``MERGE`` with a subquery, which Spark does not allow."""
     text = f'"{condition}"'

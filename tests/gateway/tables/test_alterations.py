@@ -20,6 +20,8 @@ STEPS = (
     "insert into {t} (a, e) values (6, 'q')",
     "insert into {t} by name select a, e from {t} where a = 6",
     "alter table {t} change column b comment 'other'",
+    "alter table {t} alter column a type int",
+    "alter table {t} change e e char(3) comment 'ce'",
 )
 
 
@@ -40,6 +42,9 @@ def test_columns_change_as_in_a_table_of_spark(client, storage):
         "add column x int default 'abc'",
         "change column nope comment 'x'",
         "alter column a set default 'abc'",
+        "alter column a type bigint",
+        "alter column nope type int",
+        "change column b b varchar(3) comment 'x'",
     ],
 )
 def test_refused_alteration_has_the_condition_of_spark(client, action):
@@ -55,11 +60,12 @@ def test_unsupported_alterations_leave_the_table(client):
         "add column b int",
         "drop column a",
         "rename column a to b",
-        "alter column a type bigint",
+        "alter column a first",
     ):
         client.refuses(f"alter table t {action}", "LODGE_TEMPORARY_TABLE_OPERATION", "0A000")
     client.run("create temporary table u (a int, p int) partitioned by (p)")
     client.refuses("alter table u add column b int not null", "LODGE_TEMPORARY_TABLE_OPERATION", "0A000")
+    client.refuses("alter table u alter column p type int", "CANNOT_ALTER_PARTITION_COLUMN", "428FR")
     client.refuses("alter table u alter column p set default 1", "UNSUPPORTED_FEATURE.TABLE_OPERATION", "0A000")
 
 

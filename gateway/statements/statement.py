@@ -49,6 +49,12 @@ class Statement:
         if self.sql is None:
             raise LookupError("The statement is not a SQL text.")
         self.sql.query = text
+        command = self.plan.command.sql_command
+        if self.plan.HasField("command") and not command.HasField("input"):  # an older client, which sends no relation
+            relation = self.sql_relation
+            command.Clear()
+            command.input.CopyFrom(relation)
+            self.relation, self.sql = command.input, find_sql(command.input)
         self.recognition = SqlRecognition(self.texts.of(text), self._pools)
 
     @property

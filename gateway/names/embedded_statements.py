@@ -134,9 +134,9 @@ class EmbeddedStatements:
                 "LODGE_EXECUTE_IMMEDIATE",
                 "0A000",
                 f"Lodge cannot evaluate the text of EXECUTE IMMEDIATE [{text[immediate.start : immediate.end]}], "
-                "because it is neither a string literal nor a parameter. Lodge must check this text, because the "
-                "session has temporary tables or the statement refers to a workspace. Specify the text as a string "
-                "literal, or run it with spark.sql(text).",
+                "because it has a subquery, or its value is NULL or has more than 60,000 bytes. Lodge must check this "
+                "text, because the session has temporary tables or the statement refers to a workspace. Specify the "
+                "text as a string literal, or run it with spark.sql(text).",
             )
 
     def _check_substitution(self, text: str, first: str, clauses: Sequence[ChangeClause], *, is_script: bool) -> None:

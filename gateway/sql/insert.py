@@ -171,7 +171,7 @@ def _take_if_not_exists(cursor: Cursor) -> Span | None:
 def _take_replace_where(cursor: Cursor) -> Span | None:
     """Step over ``REPLACE WHERE condition``, and return the span of the condition. None without it.
 
-    The condition ends where the query begins.
+    The condition ends where the query begins. None also if the text cannot be a condition.
     """
     if not cursor.take("REPLACE", "WHERE") or cursor.current is None:
         return None
@@ -181,6 +181,8 @@ def _take_replace_where(cursor: Cursor) -> Span | None:
             return start, cursor.previous_end
         before = token.keyword or token.value
         if not cursor.take_brackets():
+            if token.keyword in {"AS", "INSERT"} or any(map(token.is_symbol, "(),;")):
+                return None
             cursor.position += 1
     return None
 

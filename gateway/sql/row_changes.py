@@ -81,10 +81,11 @@ class RowChange:
         for actions, kind in ((self.matched, "UPDATE"), (self.not_matched, "INSERT")):
             conditions += [("DELETE" if each.deletes else kind, each.condition) for each in actions]
         conditions += [("DELETE" if each.deletes else "UPDATE", each.condition) for each in self.not_matched_by_source]
-        return next((each for each in conditions if _has_subquery(each[1], dialect)), None)
+        return next((each for each in conditions if has_subquery(each[1], dialect)), None)
 
 
-def _has_subquery(condition: str, dialect: Dialect) -> bool:
+def has_subquery(condition: str, dialect: Dialect) -> bool:
+    """Return whether a condition contains a subquery."""
     tokens = tokenize(condition, dialect)
     return any(before.is_symbol("(") and token.keyword in {"SELECT", "WITH"} for before, token in pairwise(tokens))
 

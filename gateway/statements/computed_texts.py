@@ -12,6 +12,7 @@ Source: [spark-sql-grammar executeImmediate], [spark-sql-grammar identifierRefer
 """
 
 import re
+from functools import partial
 
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.types import StringType
@@ -28,7 +29,8 @@ from gateway.statements.session_view import SessionView
 from gateway.statements.statement import Statement
 
 _EXECUTE = re.compile("execute", re.IGNORECASE)
-_QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "TABLE", "VALUES"})
+_QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "TABLE", "VALUES", "JOIN"})
+_MAX_BYTES = 60_000
 _COLUMN = "text"
 
 
@@ -50,14 +52,14 @@ async def evaluate_immediate(statement: Statement, view: SessionView) -> bool:
     if sql is None or not _EXECUTE.match(sql.query, skip_blank(sql.query, 0)):
         return False
     dialect = (await view.settings()).dialect
-    immediate = _find_unknown(sql, dialect)
+    immediate = await statement.run(_find_unknown, sql, dialect)
     if immediate is None:
         return False
-    text = await _evaluate(statement.sql_relation, view, (immediate.start, immediate.end))
+    text = await _evaluate(statement, view, (immediate.start, immediate.end))
     literal = None if text is None else write_string(text, dialect)
     if literal is None:
         return False
-    _keep_positions(sql, dialect, (immediate.start, immediate.end), inside=False)
+    await statement.run(partial(_keep_positions, sql, dialect, (immediate.start, immediate.end), inside=False))
     statement.replace_text(f"{sql.query[: immediate.start]}{literal}{sql.query[immediate.end :]}")
     return True
 
@@ -79,21 +81,23 @@ async def evaluate_names(statement: Statement, view: SessionView, names: Evaluat
         is_whole = clause.argument_start > clause.start  # otherwise, it is a longer name with such a clause in it
         if not parts and is_whole:
             span = (clause.argument_start, clause.argument_end)
-            text = await _evaluate(statement.sql_relation, view, span)
+            text = await _evaluate(statement, view, span)
             found[clause] = () if text is None else parse_name(text, (await view.settings()).dialect)
     return found
 
 
-async def _evaluate(relation: relations_pb2.Relation, view: SessionView, span: Span) -> str | None:
-    """Return the value of an expression in a SQL text. None if it is NULL or no text, or has a subquery."""
+async def _evaluate(statement: Statement, view: SessionView, span: Span) -> str | None:
+    """Return the value of an expression in a SQL text. None if it is NULL, too long or no text, or has a subquery."""
     dialect = (await view.settings()).dialect
-    expression = _build_query(relation, span, dialect)
+    expression = await statement.run(_build_query, statement.sql_relation, span, dialect)
     if expression is None:
         return None
     if not isinstance((await view.backend.analyze_schema(expression)).fields[0].dataType, StringType):
         return None
     plan = base_pb2.Plan()
-    plan.root.CopyFrom(expression)
+    plan.root.project.input.CopyFrom(expression)
+    limited = f"CASE WHEN octet_length({_COLUMN}) <= {_MAX_BYTES} THEN {_COLUMN} END AS {_COLUMN}"
+    plan.root.project.expressions.add().expression_string.expression = limited
     (text,) = await view.backend.read_texts(plan, [_COLUMN])
     return text
 
@@ -120,7 +124,7 @@ def _build_query(relation: relations_pb2.Relation, span: Span, dialect: Dialect)
     if any(token.keyword in _QUERY_WORDS for token in inner):
         return None
     _keep_positions(sql, dialect, span, inside=True)
-    sql.query = f"{'SELECT'.ljust(start)}{sql.query[start:end]} AS {_COLUMN}"
+    sql.query = f"{'SELECT'.ljust(start - 1)}({sql.query[start:end]}\n) AS {_COLUMN}"
     return query
 
 

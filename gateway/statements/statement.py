@@ -4,6 +4,9 @@ Guarantee: the plan of a statement is decoded once. Its SQL text is divided into
 asks for it, and at most once in each dialect (:mod:`gateway.sql.sql_texts`, :mod:`gateway.statements.recognition`).
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 
 from gateway.blocking_work.request_pools import RequestPools
@@ -18,6 +21,8 @@ from gateway.sql.sql_texts import SqlTexts
 from gateway.sql.statement_error import StatementError
 from gateway.statements.recognition import SqlRecognition
 from gateway.tables.data_frame_commands import concerns_tables
+
+_Result = TypeVar("_Result")
 
 
 class Statement:
@@ -44,11 +49,26 @@ class Statement:
         self.recognition = None if self.sql is None else SqlRecognition(self.texts.of(self.sql.query), pools)
         self._pools = pools
 
+    async def run(self, function: Callable[..., _Result], *arguments: object) -> _Result:
+        """Call a function that reads the SQL text, in a thread if the text is long.
+
+        Raises:
+            GatewayError: If the text has too many tokens.
+        """
+        length = 0 if self.sql is None else self.sql.ByteSize()
+        return await self._pools.parse(length, function, *arguments)
+
     def replace_text(self, text: str) -> None:
         """Replace the SQL text, in the plan too."""
         if self.sql is None:
             raise LookupError("The statement is not a SQL text.")
         self.sql.query = text
+        command = self.plan.command.sql_command
+        if self.plan.HasField("command") and not command.HasField("input"):  # an older client, which sends no relation
+            relation = self.sql_relation
+            command.Clear()
+            command.input.CopyFrom(relation)
+            self.relation, self.sql = command.input, find_sql(command.input)
         self.recognition = SqlRecognition(self.texts.of(text), self._pools)
 
     @property

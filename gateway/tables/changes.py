@@ -476,6 +476,14 @@ def same_table(record: SessionRecord, table: TemporaryTable) -> TemporaryTable |
     return next((each for each in record.tables if each.uuid == table.uuid), None)
 
 
+def named(record: SessionRecord, table: TemporaryTable) -> TemporaryTable:
+    """Return a table with the name that it has in a record, if that differs from its own by more than its spelling."""
+    current = same_table(record, table)
+    if current is None or comparable_name(current.name) == comparable_name(table.name):
+        return table
+    return replace(table, name=current.name)
+
+
 def is_name_taken(record: SessionRecord, name: str) -> bool:
     """Return whether a table has a name, gets it from a running statement, or had it before one."""
     names = (each for table in record.tables for each in (table.name, *table.other_names))

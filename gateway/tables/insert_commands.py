@@ -10,7 +10,6 @@ from functools import partial
 from gateway.operations.operations import Runner
 from gateway.operations.responses import Response, build_row_response
 from gateway.sql.statements import Insert, MultiInsert
-from gateway.tables import answers
 from gateway.tables.insertions import Insertion
 from gateway.tables.multi_insert import MAX_INSERT_CLAUSES, InsertClause, run_clauses
 from gateway.tables.partition_changes import PartitionChanges
@@ -61,9 +60,8 @@ class InsertCommands:
             if len(insertion.constants) < len(table.partition_columns):
                 way_out = "Specify the value of each partition column."
                 raise not_supported(table.name, "IF NOT EXISTS for several partitions", way_out)
-            exists = await self._partitions.exists(execution, table, statement.partition, insertion.rows.arguments)
-            if exists and await self._tables.can_insert(execution, insertion):
-                return answers.give(build_row_response({}))
+            if await self._partitions.exists(execution, table, statement.partition, insertion.rows.arguments):
+                return partial(self._check, execution, insertion)
         return partial(self._tables.insert, execution, insertion)
 
     async def insert_several(self, statement: MultiInsert, sql: SqlStatement) -> Runner | None:
@@ -88,11 +86,16 @@ class InsertCommands:
         clauses = [self._clause(execution, await _insertion(each, table, sql)) for each, table in pairs]
         return partial(run_clauses, execution, self._records, clauses)
 
+    async def _check(self, execution: Execution, insertion: Insertion) -> Response:
+        """Let Spark check an insertion, and insert nothing."""
+        await self._tables.check(execution, insertion)
+        return build_row_response({})
+
     def _clause(self, execution: Execution, insertion: Insertion) -> InsertClause:
         def run(operation_id: str) -> Awaitable[Response]:
             return self._tables.insert(execution, replace(insertion, operation_id=operation_id))
 
-        return InsertClause(partial(self._tables.can_insert, execution, insertion), run)
+        return InsertClause(partial(self._tables.check, execution, insertion), run)
 
 
 def _operation(statement: Insert) -> str:

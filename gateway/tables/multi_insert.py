@@ -1,8 +1,7 @@
 """Executes ``FROM … INSERT … INSERT …``, whose clauses insert into several temporary tables.
 
 As in Spark, the clauses are executed one after the other, and a clause that fails does not undo those before it. Spark
-analyses all clauses before it executes the first one. Therefore, Spark explains the later clauses first. A clause that
-it cannot explain is executed before all others, so that its error appears while nothing is changed.
+analyses all clauses before it executes the first one. Therefore, Lodge lets Spark check all clauses first.
 
 Guarantee: each clause takes effect at most once, even if a client sends its statement again. All clauses but the last
 are stored in the session record under ids that are derived from the id of the statement.
@@ -30,11 +29,11 @@ class InsertClause:
     """One of the clauses.
 
     Attributes:
-        explain: Returns whether Spark can explain the insertion.
+        check: Lets Spark check the insertion, and inserts nothing.
         run: Executes the insertion under an operation id.
     """
 
-    explain: Callable[[], Awaitable[bool]]
+    check: Callable[[], Awaitable[None]]
     run: Callable[[str], Awaitable[Response]]
 
 
@@ -49,17 +48,15 @@ async def run_clauses(execution: Execution, records: TableRecords, clauses: Sequ
     Raises:
         GatewayError: If a clause failed.
     """
-    failing = [clause for clause in clauses[1:] if not await clause.explain()]
-    if failing and not await clauses[0].explain():
-        failing.insert(0, clauses[0])
-    ordered = [*failing, *(clause for clause in clauses if clause not in failing)]
-    for number, clause in enumerate(ordered[:-1]):
+    for clause in clauses:
+        await clause.check()
+    for number, clause in enumerate(clauses[:-1]):
         operation_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{execution.operation.id} {number}"))
         try:
             await clause.run(operation_id)
         except StatementStartedError:
             await _wait_for(execution, records, operation_id)
-    return await ordered[-1].run(execution.operation.id)
+    return await clauses[-1].run(execution.operation.id)
 
 
 async def _wait_for(execution: Execution, records: TableRecords, operation_id: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 import structlog
 from pyspark.sql.connect.proto import relations_pb2
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from gateway.blocking_work.storage import Storage
 from gateway.errors import SparkError
@@ -20,17 +20,21 @@ from gateway.operations.responses import Response, build_row_response, build_sql
 from gateway.sql.name_syntax import quote_name
 from gateway.sql.statements import Partition
 from gateway.stored_tables.insert_plans import InsertedRows
-from gateway.stored_tables.partitions import build_texts, overlap, partition_path, partitions_of_files
+from gateway.stored_tables.partitions import build_texts, partition_path, partitions_of_files
 from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, encode_schema
 from gateway.tables.execution import StatementExecutor
 from gateway.tables.part_writer import PartWriter
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
-from gateway.tables.table_errors import empty_partition_value, not_partitioned
+from gateway.tables.table_errors import empty_partition_value, not_partitioned, not_supported
 from gateway.tables.temporary_tables import require_ready
+from workspace.name_comparison import comparable_name
 from workspace.records import TemporaryTable, WriteKind
 
 log = structlog.get_logger(__name__)
+
+MAX_REMOVED_PARTITIONS = 500
+"""The number of partitions that a statement removes without a rewriting. Each later read filters all of them."""
 
 
 class PartitionChanges:
@@ -64,7 +68,7 @@ class PartitionChanges:
         schema = await self._schema(execution, table)
         found = await self._list(execution, table, schema)
         if partition:
-            wanted = await _read_values(execution, table, schema, partition, arguments)
+            (wanted,) = await _read_values(execution, table, schema, [partition], arguments)
             found = _matching(found, wanted)
         return build_sql_response(pa.table({"partition": pa.array(found, pa.string())}))
 
@@ -77,7 +81,7 @@ class PartitionChanges:
             GatewayError: If the table has no such partition columns, or the backend fails.
         """
         schema = await self._schema(execution, table)
-        wanted = await _read_values(execution, table, schema, partition, arguments)
+        (wanted,) = await _read_values(execution, table, schema, [partition], arguments)
         return bool(_matching(await self._list(execution, table, schema), wanted))
 
     async def find(
@@ -91,7 +95,7 @@ class PartitionChanges:
         schema = await self._schema(execution, table)
         if len(partition) < len(table.partition_columns):
             raise _incomplete(table, partition)
-        wanted = await _read_values(execution, table, schema, partition, arguments)
+        (wanted,) = await _read_values(execution, table, schema, [partition], arguments)
         if not _matching(await self._list(execution, table, schema), wanted):
             raise _not_found(table.name, _described(wanted))
         return {field.name: wanted[field.name] for field in schema.fields if field.name in wanted}
@@ -122,21 +126,22 @@ class PartitionChanges:
         table = require_ready(await self._records.read(execution.session), name)
         schema = await self._schema(execution, table)
         found = await self._list(execution, table, schema)
-        removed: dict[str, None] = {}
-        missing = []
-        for partition in partitions:
-            wanted = await _read_values(execution, table, schema, partition, arguments)
-            matching = _matching(found, wanted)
-            removed.update(dict.fromkeys(matching))
-            if not matching:
-                missing.append(wanted)
+        wanted = await _read_values(execution, table, schema, partitions, arguments)
+        matching = [_matching(found, each) for each in wanted]
+        missing = [each for each, paths in zip(wanted, matching, strict=True) if not paths]
         if missing and not if_exists:
             raise _not_found(table.name, ", ".join(map(_described, missing)))
+        removed = {path for paths in matching for path in paths}
         if not removed:
             return build_row_response({})
-        write = replace(
-            self._parts.new_write(execution, schema, WriteKind.PARTITION_OVERWRITING), partitions=tuple(removed)
-        )
+        chosen = {path for each, paths in zip(wanted, matching, strict=True) for path in _shortest(table, each, paths)}
+        if len(chosen) > MAX_REMOVED_PARTITIONS and len(removed) < len(found):
+            raise not_supported(
+                table.name, f"{statement} of more than {MAX_REMOVED_PARTITIONS} partitions", "Use DELETE FROM."
+            )
+        write = self._parts.new_write(execution, schema, WriteKind.OVERWRITING)
+        if len(removed) < len(found):
+            write = replace(write, kind=WriteKind.PARTITION_OVERWRITING, partitions=tuple(sorted(chosen)))
 
         async def prepare() -> InsertedRows:
             return InsertedRows(build_empty_relation(encode_schema(schema)))
@@ -153,7 +158,7 @@ class PartitionChanges:
         found = set[str]()
         for part, hidden in table.visible_parts:
             paths = partitions_of_files((file for file in files if f"/{part}/" in file), part, depth)
-            found.update(path for path in paths if not any(overlap(path, each) for each in hidden))
+            found.update(path for path in paths if {*hidden}.isdisjoint(_prefixes(path)))
         return sorted(found)
 
     @staticmethod
@@ -167,10 +172,17 @@ async def _read_values(
     execution: Execution,
     table: TemporaryTable,
     schema: StructType,
-    partition: Partition,
+    partitions: Sequence[Partition],
     arguments: relations_pb2.SQL | None,
-) -> Mapping[str, str | None]:
-    """Return the texts of the values in a ``PARTITION`` clause by column, in the spelling of the table.
+) -> Sequence[Mapping[str, str | None]]:
+    """Return the texts of the values in each ``PARTITION`` clause by column, in the spelling of the table.
+
+    Args:
+        execution: The statement.
+        table: The table.
+        schema: The columns of the table.
+        partitions: The clauses, in the order of the statement, as for its positional parameters.
+        arguments: The parameters that may occur in the values.
 
     Raises:
         BackendError: If a value is not of the type of its column.
@@ -179,17 +191,37 @@ async def _read_values(
     comparable = execution.settings.comparable_name
     own = set(map(comparable, table.partition_columns))
     fields = {comparable(field.name): field for field in schema.fields if comparable(field.name) in own}
-    unknown = [name for name, _ in partition if comparable(name) not in fields]
+    pairs = [pair for partition in partitions for pair in partition]
+    unknown = [name for name, _ in pairs if comparable(name) not in fields]
     if unknown:
         raise _not_found(table.name, ", ".join(map(quote_name, unknown)))
-    chosen = [fields[comparable(name)] for name, _ in partition]
-    names = [field.name for field in chosen]
-    constants = [f"CAST({value} AS STRING)" for _, value in partition]
-    plan = build_texts(chosen, constants, arguments)
-    values = dict(zip(names, await execution.backend.read_texts(plan, names), strict=True))
-    if "" in values.values():
-        raise empty_partition_value(", ".join(f"{name}={text}" for name, text in values.items()))
-    return values
+    chosen = [fields[comparable(name)] for name, _ in pairs]
+    numbered = [StructField(f"c{number}", field.dataType) for number, field in enumerate(chosen)]
+    plan = build_texts(numbered, [f"CAST({value} AS STRING)" for _, value in pairs], arguments)
+    texts = iter(await execution.backend.read_texts(plan, [field.name for field in numbered]))
+    found = []
+    for partition in partitions:
+        values = {fields[comparable(name)].name: next(texts) for name, _ in partition}
+        if "" in values.values():
+            raise empty_partition_value(", ".join(f"{name}={text}" for name, text in values.items()))
+        found.append(values)
+    return found
+
+
+def _prefixes(path: str) -> Sequence[str]:
+    """Return a path and the paths of all partitions that contain it."""
+    parts = path.split("/")
+    return ["/".join(parts[: number + 1]) for number in range(len(parts))]
+
+
+def _shortest(table: TemporaryTable, values: Mapping[str, str | None], paths: Sequence[str]) -> Sequence[str]:
+    """Return the paths, or the one that stands for all of them if the values are those of the first columns."""
+    names = list(map(comparable_name, table.partition_columns[: len(values)]))
+    own = {comparable_name(name): (name, value) for name, value in values.items()}
+    if not paths or own.keys() != set(names):
+        return paths
+    ordered = [own[name] for name in names]
+    return [partition_path([name for name, _ in ordered], [value for _, value in ordered])]
 
 
 def _matching(paths: Sequence[str], values: Mapping[str, str | None]) -> Sequence[str]:

@@ -22,7 +22,7 @@ from gateway.plans.sql_relations import find_sql
 from gateway.sql.lexer import Dialect, tokenize
 from gateway.sql.name_syntax import quote_name
 from gateway.sql.references import replace_spans
-from gateway.sql.row_changes import RowChange, parse_row_change
+from gateway.sql.row_changes import RowChange, has_subquery, parse_row_change
 from gateway.sql.statement_parser import parse_statement
 from gateway.sql.statements import Insert, ModificationKind
 from gateway.stored_tables.frame_merge import FrameMerge
@@ -371,7 +371,12 @@ def _parse_replacement(text: str, dialect: Dialect) -> RowChange | None:
     insert = parse_statement(text, dialect)
     if not isinstance(insert, Insert) or insert.replace_where is None:
         return None
-    return RowChange(ModificationKind.DELETE, insert.name, condition=text[slice(*insert.replace_where)])
+    condition = text[slice(*insert.replace_where)]
+    if has_subquery(condition, dialect):
+        raise not_supported(
+            insert.name.parts[-1], "subqueries in REPLACE WHERE", "Use MERGE INTO, or DELETE FROM and INSERT INTO."
+        )
+    return RowChange(ModificationKind.DELETE, insert.name, condition=condition)
 
 
 def _name_parameters(sql: relations_pb2.SQL, dialect: Dialect) -> str:

@@ -28,6 +28,15 @@ class ChangeTakenError(Exception):
     """A change that another replica took over, completed or undid."""
 
 
+def created_concurrently(name: str) -> GatewayError:
+    """Return the error for the replacement of a table that another statement creates or drops."""
+    return GatewayError(
+        "LODGE_TABLE_CHANGED",
+        "40001",
+        f"Another statement creates or drops temporary table [{name}]. Nothing was changed. Run the statement again.",
+    )
+
+
 def outside_of_temporary_workspace(workspaces: Workspaces) -> GatewayError:
     """Return the error for a temporary table outside the default temporary workspace."""
     return GatewayError(

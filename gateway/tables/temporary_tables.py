@@ -17,6 +17,7 @@ Source: [temporary-tables §5.1.1-5.1.8, §5.1.13, §5.4]; [architecture "Tempor
 """
 
 import os
+import uuid
 from dataclasses import replace
 
 import structlog
@@ -29,7 +30,7 @@ from gateway.blocking_work.storage import Storage
 from gateway.errors import BackendError, GatewayError, table_not_found
 from gateway.operations.responses import Response
 from gateway.sql.name_syntax import qualify_with_session
-from gateway.stored_tables.insert_plans import InsertedRows, no_rows
+from gateway.stored_tables.insert_plans import InsertedRows, no_rows, without_rows
 from gateway.stored_tables.listings import build_create_statement
 from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, decode_schema, encode_schema
 from gateway.tables.answers import not_created
@@ -43,7 +44,7 @@ from gateway.tables.part_writer import PartWriter
 from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
-from gateway.tables.table_errors import AlreadyExistsError, ChangeTakenError
+from gateway.tables.table_errors import AlreadyExistsError, ChangeTakenError, created_concurrently
 from gateway.tables.views import views_in
 from workspace.identifiers import ReplicaId
 from workspace.leases import STOPPED
@@ -103,7 +104,10 @@ class TemporaryTables:
         """
         session = execution.session
         schema = await new.schema(execution)
-        if new.or_replace and find_table(await self._records.read(session), new.name) is not None:
+        found = find_table(await self._records.read(session), new.name)
+        if new.or_replace and found is not None:
+            if found.state is not TableState.READY:
+                raise created_concurrently(new.name)
             return await self._replace(execution, new, schema)
         write = self._parts.new_write(execution, schema, WriteKind.CREATION)
         table = new.table(write)
@@ -132,6 +136,8 @@ class TemporaryTables:
         except AlreadyExistsError as error:
             if new.if_not_exists:
                 return not_created(error.text)
+            if new.or_replace and find_table(await self._records.read(session), new.name) is not None:
+                raise created_concurrently(new.name) from error
             raise
         except BackendError as error:
             raise for_client(error, new.name, "CREATE TABLE") from error
@@ -204,15 +210,20 @@ class TemporaryTables:
         log.info("rows_inserted", table=table.name, overwrite=insertion.overwrite)
         return answer
 
-    async def can_insert(self, execution: Execution, insertion: Insertion) -> bool:
-        """Return whether Spark can explain an insertion. Nothing is executed.
+    async def check(self, execution: Execution, insertion: Insertion) -> None:
+        """Let Spark check an insertion, and insert nothing.
+
+        If Spark cannot explain the insertion, no rows of it are inserted, so that the error is that of the insertion.
 
         Raises:
-            GatewayError: If the table does not exist, or the backend fails.
+            GatewayError: If the table does not exist, Spark refuses the insertion, or the backend fails.
         """
         table = require_ready(await self._records.read(execution.session), insertion.table)
         schema = await execution.backend.analyze_schema(build_session_table(table.name))
-        return await self._parts.can_insert(execution, table, schema, insertion.rows)
+        if await self._parts.can_insert(execution, table, schema, insertion.rows):
+            return
+        checked = replace(insertion, rows=without_rows(insertion.rows), overwrite=False, operation_id=str(uuid.uuid4()))
+        await self.insert(execution, checked)
 
     async def truncate(self, execution: Execution, name: str) -> Response:
         """Remove all rows of a table.

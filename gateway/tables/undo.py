@@ -23,7 +23,7 @@ from gateway.blocking_work.storage import Storage
 from gateway.errors import SESSION_CLOSED, GatewayError
 from gateway.sessions.registry import Sessions
 from gateway.tables.background import BackgroundTasks
-from gateway.tables.changes import find_pending, undo
+from gateway.tables.changes import find_pending, named, undo
 from gateway.tables.deletion import DirectoryDeletion
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
@@ -114,9 +114,10 @@ class Undo:
 
     async def _settle(self, execution: Execution, table: TemporaryTable, change: PendingChange) -> Answer | None:
         """Complete the change if the view shows it. Otherwise, undo it."""
-        own = find_pending(await self._records.read(execution.session), table, change)
+        record = await self._records.read(execution.session)
+        own = find_pending(record, table, change)
         is_own = own is not None and own.is_published and own.replica == change.replica
-        if is_own and await self._views.shows(execution, table, change):
+        if is_own and await self._views.shows(execution, named(record, table), change):
             return await self._complete(execution, table, change)
         return await self._undo_once(execution, table, change)
 

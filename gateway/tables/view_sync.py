@@ -104,7 +104,13 @@ class ViewSync:
         return list(map(to_spark_path, self._storage.locations.table_paths(execution.session.uuid, parts)))
 
     async def synchronise(
-        self, execution: Execution, record: SessionRecord, table: TemporaryTable, change: PendingChange
+        self,
+        execution: Execution,
+        record: SessionRecord,
+        table: TemporaryTable,
+        change: PendingChange,
+        *,
+        former_name: str = "",
     ) -> None:
         """Create, replace or drop the view of a table to match the session record.
 
@@ -116,6 +122,7 @@ class ViewSync:
             record: The session record.
             table: The table, with its name in the spelling that Spark uses.
             change: The change that contains the schema of the table.
+            former_name: The name of the table before the undo of a renaming.
 
         Raises:
             GatewayError: If the backend fails or does not respond in time.
@@ -124,10 +131,11 @@ class ViewSync:
         try:
             async with asyncio.timeout(_VIEW_SECONDS):
                 if current is not None and current.state is TableState.READY:
-                    text = current.schema or change.schema
+                    is_replacement = isinstance(change, PendingWrite) and change.definition is not None
+                    text = current.schema or ("" if is_replacement else change.schema)  # unknown after an undo
                     if text:
                         await self.create(execution, _spelled(current, table.name), decode_schema(text))
-                        await self._drop_other_names(execution, record, current, change)
+                        await self._drop_other_names(execution, record, current, change, former_name)
                 elif find_table(record, table.name) is current:
                     await let_arrive(execution.backend.drop_temp_view(table.name))
         except TimeoutError:
@@ -140,10 +148,10 @@ class ViewSync:
 
     @staticmethod
     async def _drop_other_names(
-        execution: Execution, record: SessionRecord, table: TemporaryTable, change: PendingChange
+        execution: Execution, record: SessionRecord, table: TemporaryTable, change: PendingChange, former_name: str
     ) -> None:
         """Drop the views with the names that a table had before a renaming, or has not got from it."""
-        names = (*table.other_names, change.other_name if isinstance(change, PendingWrite) else "")
+        names = (*table.other_names, former_name, change.other_name if isinstance(change, PendingWrite) else "")
         for name in {*names} - {""}:
             if find_table(record, name) is None:
                 await let_arrive(execution.backend.drop_temp_view(name))
@@ -200,8 +208,10 @@ class ViewSync:
             contents = (contents_of(same_table(record, table)), bool(change.schema))
             if contents == shown:
                 return shown
+            former = same_table(stored, table)
+            former_name = "" if former is None else former.name
             try:
-                await self.synchronise(execution, record, table, change)
+                await self.synchronise(execution, record, table, change, former_name=former_name)
             except GatewayError as error:
                 if error.condition == STORAGE_UNAVAILABLE:
                     raise

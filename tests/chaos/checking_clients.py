@@ -13,12 +13,17 @@ from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql.connect.session import SparkSession
 
-from tests.chaos.clients import rows
+from tests.chaos.table_changes import Action, NewRows, Statement, change, create, rename
+from tests.chaos.table_oracle import TableContents
 
 _LONG_SHARE = 0.5
 _LONGEST_SLEEP_SECONDS = 4.0
 _LONGEST_THINK_SECONDS = 4.0
 _UPLOAD_ROWS = 20_000
+_CHANGES = (
+    *(Action.INSERT, Action.INSERT, Action.OVERWRITE, Action.OVERWRITE_PARTITIONS, Action.UPDATE, Action.MERGE),
+    *(Action.REPLACE, Action.ADD_COLUMN, Action.RENAME),
+)
 
 _Answer = TypeVar("_Answer")
 
@@ -46,7 +51,8 @@ class CheckingClient:
         self._random = Random(name)  # noqa: S311 - must be repeatable, not secret
         self._next_id = 0
         self._table = ""
-        self._expected: list[int] = []
+        self._is_partitioned = False
+        self._expected = TableContents(frozenset())
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._stop = threading.Event()
         self._doing = "nothing"
@@ -91,59 +97,77 @@ class CheckingClient:
         assert not listed, f"after the drop, there are {listed}"
 
     def _create(self) -> None:
-        ids = self._new_ids()
-        self._expected = list(ids)
-        self._check_written(self._write(f"create temporary table {self._table} as", ids), len(ids))
+        self._is_partitioned = self._random.random() < 0.5
+        new = self._new_rows()
+        self._check_written(
+            self._run_statement(create(self._table, new, is_partitioned=self._is_partitioned), new), new
+        )
 
     def _create_from_upload(self) -> None:
         """Create a table of rows that the client uploads as an artifact."""
-        ids = self._new_ids(_UPLOAD_ROWS)
-        self._expected = list(ids)
+        new = NewRows(self._new_ids(_UPLOAD_ROWS))
+        self._is_partitioned, self._expected = False, TableContents(frozenset(new.ids))
         with self._waiting("an upload"):
-            self._request(lambda: self._upload(ids))
-        written = self._ask(f"create temporary table {self._table} as select * from uploaded")
-        self._check_written(written, len(ids))
+            self._request(lambda: self._upload(new.ids))
+        self._check_written(self._ask(f"create temporary table {self._table} as select * from uploaded"), new)
 
     def _upload(self, ids: range) -> None:
-        rows = pa.table({"id": pa.array(ids), "slept": pa.nulls(len(ids), pa.string())})
+        parities = pa.array([each % 2 for each in ids])
+        rows = pa.table({"id": pa.array(ids), "slept": pa.nulls(len(ids), pa.string()), "parity": parities})
         self._session.createDataFrame(rows).createOrReplaceTempView("uploaded")
 
     def _change(self) -> None:
-        ids = self._new_ids()
-        if self._random.random() < 0.7:
-            self._expected += ids
-            self._write(f"insert into {self._table}", ids)
+        action = self._random.choice(_CHANGES)
+        new = self._new_rows()
+        if action is Action.RENAME:
+            statement = rename(self._table, f"{self._table}_", self._expected)
         else:
-            self._expected = list(ids)
-            self._write(f"insert overwrite {self._table}", ids)
+            is_partitioned = self._is_partitioned
+            statement = change(action, self._table, self._expected, new, self._random, is_partitioned=is_partitioned)
+        answer = self._run_statement(statement, new)
+        if action is Action.REPLACE:
+            self._check_written(answer, new)
+
+    def _run_statement(self, statement: Statement, new: NewRows) -> Sequence[object]:
+        """Run a statement, which sleeps for each new row, and expect its effect."""
+        sleep_seconds = new.milliseconds * len(new.ids) / 1000
+        answer = self._send(statement.text, lambda: statement.run(self._session), sleep_seconds)
+        self._table = statement.new_name or self._table
+        assert statement.after is not None
+        self._expected = statement.after
+        return answer
 
     def _check(self) -> None:
         found = sorted(row.id for row in self._ask(f"select id from {self._table}"))
-        missing = sorted(set(self._expected) - set(found))
-        wrong = sorted((Counter(found) - Counter(self._expected)).elements())
+        expected = self._expected.ids
+        missing = sorted(expected - set(found))
+        wrong = sorted((Counter(found) - Counter(expected)).elements())
         assert not missing, f"rows of {self._table} are lost: {missing[:20]}"
         assert not wrong, f"{self._table} has rows twice, or rows that were replaced: {wrong[:20]}"
 
-    def _check_written(self, answer: Sequence[object], count: int) -> None:
+    def _check_written(self, answer: Sequence[object], new: NewRows) -> None:
         written = [row["Number of records written"] for row in answer]
-        assert written == [count], f"the answer reports {written} rows instead of {count}"
+        assert written == [len(new.ids)], f"the answer reports {written} rows instead of {len(new.ids)}"
 
-    def _write(self, statement: str, ids: range) -> Sequence[object]:
-        """Run a statement that writes rows, and that sometimes takes some time."""
+    def _new_rows(self) -> NewRows:
+        """Return rows that sometimes take some time."""
+        ids = self._new_ids()
         is_long = self._random.random() < _LONG_SHARE
         seconds = self._random.uniform(0, _LONGEST_SLEEP_SECONDS) if is_long else 0.0
-        query = rows(ids, milliseconds=round(1000 * seconds / len(ids)))
-        return self._ask(f"{statement} {query}", seconds)
+        return NewRows(ids, round(1000 * seconds / len(ids)))
 
     def _new_ids(self, count: int = 0) -> range:
         count = count or self._random.randint(1, 20)
         self._next_id += count
         return range(self._next_id - count, self._next_id)
 
-    def _ask(self, text: str, sleep_seconds: float = 0.0) -> Sequence[object]:
+    def _ask(self, text: str) -> Sequence[object]:
+        return self._send(text, lambda: self._session.sql(text).collect())
+
+    def _send(self, text: str, send: Callable[[], _Answer], sleep_seconds: float = 0.0) -> _Answer:
         self._stop.wait(self._random.uniform(0, _LONGEST_THINK_SECONDS))
         with self._waiting(text, sleep_seconds):
-            return self._request(lambda: self._session.sql(text).collect())
+            return self._request(send)
 
     def _request(self, send: Callable[[], _Answer]) -> _Answer:
         while True:

@@ -4,7 +4,6 @@ Each client has one session at a time, and opens a new one when the session is o
 seed, as long as the answers are the same.
 """
 
-import enum
 import logging
 import threading
 import time
@@ -12,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
+from typing import TypeVar
 
 from pyspark.errors import PySparkAssertionError, PySparkException
 from pyspark.sql.connect.session import SparkSession
@@ -20,9 +20,25 @@ from gateway.backends.followed_operation import REATTACH_SECONDS
 from tests.chaos.connections import connect
 from tests.chaos.documented_errors import is_documented
 from tests.chaos.replicas import Replica
-from tests.chaos.table_oracle import Contents, Outcome, TableOracle, WrongAnswerError
+from tests.chaos.table_changes import COLUMNS, Action, NewRows, Statement, change, create, drop, read, rename
+from tests.chaos.table_oracle import Outcome, TableContents, TableOracle, WrongAnswerError
 
-_NAMES = ("ants", "bees", "cats", "dogs")
+_NAMES = ("ants", "bees", "cats")
+_PARTITIONED = ("dogs", "emus", "foxes")
+_WEIGHTS = {
+    Action.INSERT: 3,
+    Action.OVERWRITE: 2,
+    Action.OVERWRITE_PARTITIONS: 2,
+    Action.UPDATE: 2,
+    Action.MERGE: 2,
+    Action.REPLACE: 2,
+    Action.ADD_COLUMN: 1,
+    Action.RENAME: 2,
+    Action.DROP: 3,
+    Action.READ: 2,
+}
+"""How often a client chooses each action for a table that exists."""
+
 SESSION_LOST = (
     "INVALID_HANDLE.SESSION_CLOSED",
     "INVALID_HANDLE.SESSION_CHANGED",
@@ -40,6 +56,8 @@ _CALM_SECONDS = REATTACH_SECONDS + 30.0
 """How long a statement may run. A gateway tries to reattach to a statement while its backend is absent."""
 
 
+_Answer = TypeVar("_Answer")
+
 logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # PySpark's, with each error in full length
 
 
@@ -49,18 +67,6 @@ class SessionLostError(Exception):
 
 class HungError(Exception):
     """A statement did not end in time."""
-
-
-def rows(ids: range, *, milliseconds: int = 0, files: int = 1) -> str:
-    """Return a query of rows with these ids.
-
-    Args:
-        ids: The ids.
-        milliseconds: How long the query sleeps for each row.
-        files: The number of files in which Spark writes the rows.
-    """
-    pause = f"java_method('java.lang.Thread', 'sleep', {milliseconds} + id * 0)"
-    return f"select id, {pause} slept from range({ids.start}, {ids.stop}, 1, {files})"
 
 
 def is_session_lost(error: PySparkException) -> bool:
@@ -78,24 +84,6 @@ def outcome_of(error: PySparkException) -> Outcome:
     """
     condition = error.getCondition()
     return Outcome.UNKNOWN if condition is None or condition in _UNCERTAIN else Outcome.REFUSED
-
-
-class Action(enum.Enum):
-    CREATE = "create"
-    INSERT = "insert"
-    OVERWRITE = "overwrite"
-    DROP = "drop"
-    READ = "read"
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A statement, and the content of its table after success."""
-
-    action: Action
-    table: str
-    text: str
-    after: Contents = None
 
 
 @dataclass(slots=True)
@@ -236,13 +224,15 @@ class Client:
             SessionLostError: If the session is over.
             PySparkException: If it cannot be read.
         """
+        text = f"select * from {self._random.choice(('', 'dfs.tmp.'))}{name}"
+        ids: Sequence[int] | None = None
+        columns = COLUMNS
         try:
-            ids: Sequence[int] | None = self.rows(f"select id from {self._random.choice(('', 'dfs.tmp.'))}{name}")
+            ids, columns = self._request(text, lambda: self._read(text))
         except PySparkException as error:
             if error.getCondition() != _NOT_FOUND:
                 raise
-            ids = None
-        self.tables.record_read(name, ids, is_final=is_final)
+        self.tables.record_read(name, ids, columns - COLUMNS, is_final=is_final)
 
     def take_lost_sessions(self) -> Sequence[str]:
         """Return the ids of sessions lost since the last call."""
@@ -264,15 +254,7 @@ class Client:
             SessionLostError: If the session is over.
             PySparkException: If the statement fails.
         """
-        self._doing = text
-        try:
-            return self.spark.sql(text).collect()
-        except PySparkException as error:
-            if is_session_lost(error):
-                raise SessionLostError(f"{text[:60]}: {_short(error)}") from error
-            raise
-        finally:
-            self._doing = "nothing"
+        return self._request(text, lambda: self.spark.sql(text).collect())
 
     def leave(self) -> None:
         """Finish the current statement and release the session.
@@ -300,6 +282,28 @@ class Client:
         with suppress(PySparkException, SessionLostError):
             self.rows("select 1 id")
 
+    def _request(self, text: str, send: Callable[[], _Answer]) -> _Answer:
+        """Send a statement, and return what the client receives.
+
+        Raises:
+            SessionLostError: If the session is over.
+            PySparkException: If the statement fails.
+        """
+        self._doing = text
+        try:
+            return send()
+        except PySparkException as error:
+            if is_session_lost(error):
+                raise SessionLostError(f"{text[:60]}: {_short(error)}") from error
+            raise
+        finally:
+            self._doing = "nothing"
+
+    def _read(self, text: str) -> tuple[Sequence[int], int]:
+        """Return the ids that a query selects, and the number of its columns."""
+        frame = self.spark.sql(text)
+        return [row.id for row in frame.collect()], len(frame.columns)
+
     def _begin(self) -> None:
         self.spark: SparkSession = connect(self._gateways, user=self.name)
         self.tables = TableOracle()
@@ -313,11 +317,7 @@ class Client:
     def _can_write(self) -> bool:
         self._next_id += 1000
         name = f"proof_{self._next_id}"
-        create = f"create temporary table {name} as {rows(range(self._next_id, self._next_id + 1))}"
-        proof = (
-            Statement(Action.CREATE, name, create, frozenset({self._next_id})),
-            Statement(Action.DROP, name, f"drop table {name}"),
-        )
+        proof = (create(name, NewRows(range(self._next_id, self._next_id + 1))), drop(name))
         return all(self._execute(statement) is Outcome.DONE for statement in proof)
 
     def _work(self) -> None:
@@ -349,43 +349,47 @@ class Client:
             if statement.action is Action.READ:
                 self.check_table(statement.table, is_final=False)
             else:
-                self.ask(statement.text)
+                self._request(statement.text, lambda: statement.run(self.spark))
         except PySparkException as error:
             outcome, failure = outcome_of(error), error
             if not is_documented(error, storage_fails=self.storage_fails):
                 raise WrongAnswerError(f"this error is not documented: {_short(error)}") from error
-        if statement.action is not Action.READ:
+        if statement.action is Action.RENAME:
+            self.tables.record_renaming(statement.table, statement.new_name, outcome)
+        elif statement.action is not Action.READ:
             self.tables.record_change(statement.table, statement.after, outcome)
         self.tally.note(outcome, statement, failure)
         return outcome
 
     def _choose_statement(self) -> Statement:
-        table = self._random.choice(_NAMES)
+        table = self._random.choice(_NAMES + _PARTITIONED)
         if not self.tables.is_certain(table):
-            return Statement(Action.READ, table, f"read {table}")
+            return read(table)
         before = self.tables.contents(table)
+        is_partitioned = table in _PARTITIONED
         if before is None:
-            return self._write_statement(Action.CREATE, table, "create temporary table {} as {}", frozenset())
-        action = self._random.choices(
-            (Action.INSERT, Action.OVERWRITE, Action.DROP, Action.READ), weights=(3, 2, 3, 2)
-        )[0]
+            replaces = self._random.random() < 0.3
+            return create(table, self._new_rows(), is_partitioned=is_partitioned, replaces=replaces)
+        action = self._random.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()))[0]
         match action:
-            case Action.INSERT:
-                return self._write_statement(action, table, "insert into {} {}", before)
-            case Action.OVERWRITE:
-                return self._write_statement(action, table, "insert overwrite {} {}", frozenset())
             case Action.DROP:
-                return Statement(action, table, f"drop table {table}")
+                return drop(table)
+            case Action.RENAME:
+                return self._rename(table, before)
             case _:
-                return Statement(Action.READ, table, f"read {table}")
+                return change(action, table, before, self._new_rows(), self._random, is_partitioned=is_partitioned)
 
-    def _write_statement(self, action: Action, table: str, form: str, kept: frozenset[int]) -> Statement:
-        """Return a statement that adds ids to the kept ones, in up to two seconds."""
-        count = self._random.randint(1, 20)
-        ids = range(self._next_id, self._next_id + count)
+    def _rename(self, table: str, before: TableContents) -> Statement:
+        """Return a statement that renames a table to a free name for such tables. Read the table if there is none."""
+        names = _PARTITIONED if table in _PARTITIONED else _NAMES
+        free = [each for each in names if self.tables.is_certain(each) and self.tables.contents(each) is None]
+        return rename(table, self._random.choice(free), before) if free else read(table)
+
+    def _new_rows(self) -> NewRows:
+        """Return rows with ids of their own, which take up to two seconds."""
+        ids = range(self._next_id, self._next_id + self._random.randint(1, 20))
         self._next_id += 1000
-        query = rows(ids, milliseconds=self._random.randrange(0, 100), files=self._random.choice((1, 1, 1, 8)))
-        return Statement(action, table, form.format(table, query), kept | frozenset(ids))
+        return NewRows(ids, self._random.randrange(0, 100), self._random.choice((1, 1, 1, 8)))
 
 
 def run_for_all(clients: Sequence[Client], action: Callable[[Client], None]) -> Sequence[str]:

@@ -6,16 +6,33 @@ After a fault, the tables must agree with the answers:
 - A refused statement had no effect.
 - A statement whose answer was lost took effect as a whole, or not at all.
 
-So each table has a set of possible contents. A lost answer enlarges the set, and reading the table reduces it.
+So a session has a set of possible states. A lost answer enlarges the set, and reading a table reduces it. A state
+contains all tables, because a lost answer of ``RENAME TO`` leaves either the old or the new name.
 """
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-Contents = frozenset[int] | None
-"""The ids of all rows, each once; None if the table does not exist."""
 
-_NO_TABLE: frozenset[Contents] = frozenset({None})
+@dataclass(frozen=True, slots=True)
+class TableContents:
+    """The content of a table.
+
+    Attributes:
+        ids: The ids of all rows, each once.
+        added_columns: The number of columns that were added since the table was created.
+    """
+
+    ids: frozenset[int]
+    added_columns: int = 0
+
+
+Contents = TableContents | None
+"""The content of a table; None if the table does not exist."""
+
+_State = Mapping[str, TableContents]
+"""The content of each table that exists."""
 
 
 class Outcome(enum.Enum):
@@ -34,11 +51,11 @@ class TableOracle:
     """The possible contents of the tables of one session."""
 
     def __init__(self) -> None:
-        self._possible: dict[str, frozenset[Contents]] = {}
+        self._possible: Sequence[_State] = [{}]
 
     def names(self) -> Sequence[str]:
         """Return all tables that may exist."""
-        return [name for name, possible in self._possible.items() if possible != _NO_TABLE]
+        return list(dict.fromkeys(name for state in self._possible for name in state))
 
     def is_certain(self, name: str) -> bool:
         return len(self._possible_contents(name)) == 1
@@ -56,45 +73,62 @@ class TableOracle:
             after: The table's content after success.
             outcome: The outcome.
         """
-        if outcome is Outcome.DONE:
-            self._possible[name] = frozenset({after})
-        elif outcome is Outcome.UNKNOWN:
-            self._possible[name] = self._possible_contents(name) | {after}
+        self._record(outcome, lambda state: _with(state, name, after))
 
-    def record_read(self, name: str, ids: Iterable[int] | None, *, is_final: bool) -> None:
+    def record_renaming(self, name: str, new_name: str, outcome: Outcome) -> None:
+        """Record the outcome of ``RENAME TO``. Both names have one possible content."""
+        self._record(outcome, lambda state: _with(_with(state, name, None), new_name, state.get(name)))
+
+    def record_read(self, name: str, ids: Iterable[int] | None, added_columns: int = 0, *, is_final: bool) -> None:
         """Record the content that a client read.
 
         Args:
             name: The table.
             ids: The ids of its rows; None if the table does not exist.
+            added_columns: The number of its columns that were added.
             is_final: Whether no statement can be running any more.
 
         Raises:
             WrongAnswerError: If the table must not have this content.
         """
-        contents = _contents(name, ids)
+        contents = _contents(name, ids, added_columns)
         possible = self._possible_contents(name)
         if contents not in possible:
             expected = " or ".join(sorted(map(_describe, possible)))
             raise WrongAnswerError(f"table {name} is {_describe(contents)}, but it can only be {expected}")
         if is_final:
-            self._possible[name] = frozenset({contents})
+            self._possible = [state for state in self._possible if state.get(name) == contents]
+
+    def _record(self, outcome: Outcome, change: Callable[[_State], _State]) -> None:
+        after = [change(state) for state in self._possible]
+        if outcome is Outcome.DONE:
+            self._possible = after
+        elif outcome is Outcome.UNKNOWN:
+            self._possible = [*self._possible, *(state for state in after if state not in self._possible)]
 
     def _possible_contents(self, name: str) -> frozenset[Contents]:
-        return self._possible.get(name, _NO_TABLE)
+        return frozenset(state.get(name) for state in self._possible)
 
 
-def _contents(name: str, ids: Iterable[int] | None) -> Contents:
+def _with(state: _State, name: str, contents: Contents) -> _State:
+    others = {each: found for each, found in state.items() if each != name}
+    return others if contents is None else {**others, name: contents}
+
+
+def _contents(name: str, ids: Iterable[int] | None, added_columns: int) -> Contents:
     if ids is None:
         return None
     listed = list(ids)
     if len(set(listed)) < len(listed):
         raise WrongAnswerError(f"table {name} has rows twice: {_format_ranges(listed)}")
-    return frozenset(listed)
+    return TableContents(frozenset(listed), added_columns)
 
 
 def _describe(contents: Contents) -> str:
-    return "missing" if contents is None else f"[{_format_ranges(contents)}]"
+    if contents is None:
+        return "missing"
+    added = f" with {contents.added_columns} added columns" if contents.added_columns else ""
+    return f"[{_format_ranges(contents.ids)}]{added}"
 
 
 def _format_ranges(ids: Iterable[int]) -> str:

@@ -5,9 +5,9 @@ It ends the backend's session, then the location, then the object. No session en
 
 import pytest
 
-from tests.chaos.clients import rows
 from tests.chaos.site import Timeouts
 from tests.chaos.statements import RunningStatement, condition_of
+from tests.chaos.table_changes import rows
 from tests.cluster.processes import wait_until
 
 pytestmark = pytest.mark.slow

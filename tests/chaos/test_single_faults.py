@@ -8,13 +8,13 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.connect.proto import base_pb2
 
-from tests.chaos.clients import rows
 from tests.chaos.connections import connect_to_backend
 from tests.chaos.leftovers import find_leftovers, find_tracebacks
 from tests.chaos.logs import save_logs
 from tests.chaos.site import Site, Timeouts
 from tests.chaos.statements import RunningStatement, condition_of
 from tests.chaos.storage import Storage
+from tests.chaos.table_changes import rows
 from tests.cluster.processes import ClusterError, wait_until
 
 pytestmark = pytest.mark.slow

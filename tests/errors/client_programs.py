@@ -1,6 +1,7 @@
 """Builds and runs the Go and Scala clients.
 
-The programs run statements, one in each line of their standard input, and print what the client shows of each error.
+The programs run statements, one in each line of their standard input. For each one, they print the rows that the client
+receives, or what the client shows of the error.
 """
 
 import base64
@@ -15,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyspark
 
@@ -25,10 +27,41 @@ from tests.skips import skip_missing
 HERE = Path(__file__).parent / "clients"
 JARS = Path(pyspark.__file__).parent / "jars"
 RUN_SECONDS = 280
+_ROWS = ("columns", "rows")
 _SERVER_JARS = re.compile(r"spark-(sql|core|connect|catalyst|hive|mllib|streaming|yarn|kubernetes)_")
 
 Statements = Sequence[tuple[str, str]]
 """Connection strings and SQL texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a client receives for a statement that succeeds.
+
+    Attributes:
+        columns: The names and types of the columns. The names of the types are those of Spark.
+        rows: The values of each row, as JSON represents them.
+    """
+
+    columns: Sequence[tuple[str, str]]
+    rows: Sequence[Sequence[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A query whose rows a DataFrame call writes to a table.
+
+    Attributes:
+        call: The call, as the reference of temporary tables spells it.
+        query: The query.
+        table: The name of the table.
+        condition: The condition of ``overwrite(condition)``.
+    """
+
+    call: str
+    query: str
+    table: str
+    condition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +80,17 @@ class GoClient:
         Returns:
             The text, condition and SQLSTATE of each error. Empty for a statement without an error.
         """
+        results = self._run(statements, variables)
+        return [{key: value for key, value in result.items() if key not in _ROWS} for result in results]
+
+    def answers(self, remote: str, statements: Sequence[str]) -> Sequence[Answer]:
+        """Run statements that succeed in one session, and return the answers."""
+        return [
+            _answer(statement, result, result.get("columns"), result.get("rows"))
+            for statement, result in zip(statements, self._run([(remote, each) for each in statements]), strict=True)
+        ]
+
+    def _run(self, statements: Statements, variables: Mapping[str, str] | None = None) -> Sequence[dict[str, Any]]:
         lines = [json.dumps({"Remote": remote, "Statement": text}) for remote, text in statements]
         output = run_program([self.program], "\n".join(lines), variables=variables)
         return [json.loads(line) for line in output.splitlines()]
@@ -80,12 +124,43 @@ class ScalaClient:
         Returns:
             The class, text, condition and SQLSTATE of each error. Empty strings for a statement without an error.
         """
-        lines = [f"{remote}\t{base64.b64encode(text.encode()).decode()}" for remote, text in statements]
+        return [result[:4] for result in self._run(statements, java_options)]
+
+    def answers(self, remote: str, statements: Sequence[str | Write]) -> Sequence[Answer]:
+        """Run statements and writes that succeed in one session, and return the answers.
+
+        A write has an answer without columns and rows.
+        """
+        results = self._run([(remote, *_fields(statement)) for statement in statements])
+        answers = []
+        for statement, result in zip(statements, results, strict=True):
+            schema, rows = map(json.loads, result[4:] or ('{"fields": []}', "[]"))
+            columns = None if any(result[:4]) else [(field["name"], field["type"]) for field in schema["fields"]]
+            answers.append(_answer(statement, result[:4], columns, [list(row.values()) for row in rows]))
+        return answers
+
+    def _run(self, statements: Sequence[Sequence[str]], java_options: Sequence[str] = ()) -> Sequence[Sequence[str]]:
+        lines = ["\t".join([remote, *map(_encode, fields)]) for remote, *fields in statements]
         opens = "--add-opens=java.base/java.nio=ALL-UNNAMED"
         command = [self.java, *QUICK_JAVA, *java_options, opens, "-cp", self.class_path, "Errors"]
         output = run_program(command, "\n".join(lines))
         results = [line.split("\t")[1:] for line in output.splitlines() if line.startswith("RESULT\t")]
         return [[base64.b64decode(each.removeprefix(".")).decode() for each in result] for result in results]
+
+
+def _answer(statement: object, result: object, columns: Any, rows: Any) -> Answer:
+    assert columns is not None, f"{statement}: {result}"
+    return Answer([(name, kind) for name, kind in columns], [tuple(row) for row in rows])
+
+
+def _fields(statement: str | Write) -> Sequence[str]:
+    if isinstance(statement, str):
+        return [statement]
+    return [statement.query, statement.call, statement.table, statement.condition]
+
+
+def _encode(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
 
 
 def build_scala_client() -> ScalaClient:

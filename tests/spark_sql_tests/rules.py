@@ -18,6 +18,9 @@ _CREATED = "struct<Fragment:string,Number of records written:bigint>"
 _DROPPED = "struct<ok:boolean,summary:string>"
 _LISTED = "struct<namespace:string,tableName:string,isTemporary:boolean>"
 _SCHEMA_PREFIX = "spark_catalog.default."
+_OF_CATALOG = frozenset(
+    {"Catalog", "Database", "Created Time", "Created By", "Type", "Location", "Partition Statistics"}
+)
 _NO_COLUMNS = "struct<>"
 _SPARK_REFUSES = ("NOT_SUPPORTED_CHANGE_COLUMN", "UNSUPPORTED_FEATURE.TABLE_OPERATION", "_LEGACY_ERROR_TEMP_0035")
 
@@ -88,6 +91,18 @@ def _shows_creation(difference: Difference) -> bool:
     return difference.kind is Kind.ROWS and re.match(r"(?i)\s*show\s+create\b", difference.statement) is not None
 
 
+def _describes_without_locations(difference: Difference) -> bool:
+    expected, found = difference.expected, difference.found
+    return (
+        _first_word(difference) in {"desc", "describe"}
+        and isinstance(expected, Result)
+        and isinstance(found, Result)
+        and expected.schema == found.schema
+        and [row for row in expected.rows if ast.literal_eval(row)[0] not in _OF_CATALOG]
+        == [row for row in found.rows if ast.literal_eval(row)[0] not in _OF_CATALOG]
+    )
+
+
 def _refuses_change_of_columns(difference: Difference) -> bool:
     expected, found = difference.expected, difference.found
     return (
@@ -115,6 +130,7 @@ _RULES: Sequence[Rule] = (
     Rule("SHOW TABLES lists a temporary table as a temporary view, without a schema.", _lists_table_as_view),
     Rule("A name of a column or a message contains the schema of a permanent table.", _names_full_table),
     Rule("SHOW CREATE TABLE shows a statement that creates a temporary table.", _shows_creation),
+    Rule("DESCRIBE shows no location, and no catalog of Spark.", _describes_without_locations),
     Rule("Lodge and Spark refuse the same changes of columns with different conditions.", _refuses_change_of_columns),
     Rule("A permanent view cannot read a temporary table. Lodge has a condition of its own.", _refuses_permanent_view),
 )

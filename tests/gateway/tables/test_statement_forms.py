@@ -31,6 +31,8 @@ STATEMENTS = (
     "show sessions",
     "select * from u order by a",
     "explain select * from dfs.`f.csv`",
+    "declare or replace variable query string default 'select a, ? c from u order by a'",
+    "execute immediate concat(query, ' desc') using 7",
     "create or replace temporary view v as select * from t",
     "select * from v order by a",
     "drop view if exists dfs.tmp.t",
@@ -51,7 +53,7 @@ REFUSED = (
     "create temporary table",
     "insert into dfs.tmp.absent values (1)",
     "drop table dfs.tmp.absent",
-    "alter table dfs.tmp.kept rename to other",
+    "alter table dfs.tmp.kept rename to dfs.other",
     "close session 'no such session'",
 )
 OTHER_IN_EACH_SESSION = (

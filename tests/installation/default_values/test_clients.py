@@ -12,7 +12,8 @@ from kubernetes.client import V1Pod
 from pyspark.errors import PySparkException
 from pyspark.sql.connect.session import SparkSession
 
-from tests.chaos.clients import SESSION_LOST, rows
+from tests.chaos.clients import SESSION_LOST
+from tests.chaos.table_changes import rows
 from tests.installation.installation import NAME, READY_SECONDS, Installation, is_ready, wait_until
 
 SECONDS = 120.0

@@ -1,4 +1,4 @@
-// Runs statements in a session of the Go client, and prints what the client shows of each error.
+// Runs statements in a session of the Go client, and prints the rows or what the client shows of each error.
 package main
 
 import (
@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/apache/spark-connect-go/v35/spark/sparkerrors"
 	"github.com/apache/spark-connect-go/v35/spark/sql"
@@ -38,17 +39,38 @@ func session(ctx context.Context, remote string) sql.SparkSession {
 	return sessions[remote]
 }
 
-func run(ctx context.Context, spark sql.SparkSession, statement string) map[string]string {
-	df, err := spark.Sql(ctx, statement)
+func run(ctx context.Context, spark sql.SparkSession, statement string) map[string]any {
+	columns, rows, err := answer(ctx, spark, statement)
 	if err == nil {
-		_, err = df.Collect(ctx)
-	}
-	if err == nil {
-		return map[string]string{}
+		return map[string]any{"columns": columns, "rows": rows}
 	}
 	var known *sparkerrors.SparkError
 	if errors.As(err, &known) {
-		return map[string]string{"text": known.Message, "condition": known.ErrorClass, "sqlState": known.SqlState}
+		return map[string]any{"text": known.Message, "condition": known.ErrorClass, "sqlState": known.SqlState}
 	}
-	return map[string]string{"text": err.Error()}
+	return map[string]any{"text": err.Error()}
+}
+
+// Returns the names and types of the columns, and the values of each row.
+func answer(ctx context.Context, spark sql.SparkSession, statement string) ([][2]string, [][]any, error) {
+	df, err := spark.Sql(ctx, statement)
+	if err != nil {
+		return nil, nil, err
+	}
+	collected, err := df.Collect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	schema, err := df.Schema(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	columns, rows := [][2]string{}, [][]any{}
+	for _, field := range schema.Fields {
+		columns = append(columns, [2]string{field.Name, strings.ToLower(field.DataType.TypeName())})
+	}
+	for _, row := range collected {
+		rows = append(rows, row.Values())
+	}
+	return columns, rows, nil
 }

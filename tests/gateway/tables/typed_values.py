@@ -336,6 +336,8 @@ def column(kind: str, position: str = "value") -> str:
 def exact_text(value: str, kind: DataType, depth: int = 0) -> str:  # noqa: PLR0911 - one for each type
     """Return the SQL text of a text that differs for all different values of a type.
 
+    The order of the entries of a map does not matter, as for Spark.
+
     Args:
         value: The SQL text of the value.
         kind: Its type.
@@ -365,7 +367,7 @@ def exact_text(value: str, kind: DataType, depth: int = 0) -> str:  # noqa: PLR0
             key = _or_null(exact_text(f"{each}.key", kind.keyType, depth + 1))
             text = _or_null(exact_text(f"{each}.value", kind.valueType, depth + 1))
             pairs = f"transform(map_entries({value}), {each} -> concat({key}, ':', {text}))"
-            return f"concat('{{', array_join({pairs}, ','), '}}')"
+            return f"concat('{{', array_join(array_sort({pairs}), ','), '}}')"
         case _:
             return f"string({value})"
 
@@ -399,7 +401,7 @@ def _nested(chance: random.Random, columns: Sequence[str], depth: int) -> str:
             (f"array({below}, null, {below})", "array()"),
             (f"map('k', {below}, '', null)", "map()"),
             (f"named_struct('a', {below}, 'B b', {chance.choice(columns)})", "null"),
-            (f"named_struct('a', null, 'b', array({below}))", "null"),
+            (f"named_struct('a', cast(null as int), 'b', array({below}))", "null"),
         )
     )
     number = chance.randrange(7)

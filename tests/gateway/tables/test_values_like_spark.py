@@ -217,6 +217,14 @@ def test_changed_values_are_those_of_a_table_of_spark(typed_client, storage):
             typed_client.run("drop table table_of_spark")
 
 
+@pytest.mark.parametrize("storage", ["json", "csv"])
+def test_each_text_can_be_the_first_of_a_file(client, storage):
+    rows = ", ".join(f"({number}, {literal(text)})" for number, text in enumerate(TEXTS))
+    made = f"select n, s from values {rows} v(n, s)"
+    client.run(f"create temporary table t using {storage} as select /*+ repartition(64, n) */ n, s, s s2 from ({made})")
+    assert client.sorted("select n, s, s2 from t") == [(number, text, text) for number, text in enumerate(TEXTS)]
+
+
 def test_text_that_stands_for_null_in_csv_files_becomes_null(client):
     (text,) = VALUES["string (NULL of CSV)"]
     client.run(f"create temporary table t using csv as select {text} a, 'x' b")

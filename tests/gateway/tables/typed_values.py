@@ -9,6 +9,8 @@ from pyspark.sql.types import (
     BinaryType,
     DataType,
     DateType,
+    DoubleType,
+    FloatType,
     GeographyType,
     GeometryType,
     MapType,
@@ -336,7 +338,7 @@ def column(kind: str, position: str = "value") -> str:
 def exact_text(value: str, kind: DataType, depth: int = 0) -> str:  # noqa: PLR0911 - one for each type
     """Return the SQL text of a text that differs for all different values of a type.
 
-    The order of the entries of a map does not matter, as for Spark.
+    As for Spark, the order of the entries of a map does not matter, and neither does the sign of a key that is zero.
 
     Args:
         value: The SQL text of the value.
@@ -364,7 +366,9 @@ def exact_text(value: str, kind: DataType, depth: int = 0) -> str:  # noqa: PLR0
             text = _or_null(exact_text(each, kind.elementType, depth + 1))
             return f"concat('[', array_join(transform({value}, {each} -> {text}), ','), ']')"
         case MapType():
-            key = _or_null(exact_text(f"{each}.key", kind.keyType, depth + 1))
+            is_floating = isinstance(kind.keyType, FloatType | DoubleType)
+            name = f"({each}.key + cast(0 as {kind.keyType.simpleString()}))" if is_floating else f"{each}.key"
+            key = _or_null(exact_text(name, kind.keyType, depth + 1))
             text = _or_null(exact_text(f"{each}.value", kind.valueType, depth + 1))
             pairs = f"transform(map_entries({value}), {each} -> concat({key}, ':', {text}))"
             return f"concat('{{', array_join(array_sort({pairs}), ','), '}}')"

@@ -204,6 +204,17 @@ def final(error: GatewayError) -> GatewayError:
     return error
 
 
+def partition_value(column: str) -> GatewayError:
+    """Return the error for a value of a partition column that cannot be part of the name of a directory."""
+    return GatewayError(
+        "LODGE_PARTITION_VALUE",
+        "22023",
+        f"Partition column [{column}] has a value that Spark cannot write. The name of its directory would have more "
+        "than 255 bytes or contain the character U+0000. Shorten the value, or do not partition the table by this "
+        "column.",
+    )
+
+
 def executor_python(backend: str, module: str) -> GatewayError:
     """Return the error for executors that lack a package which scans need."""
     return backend_python(backend, f"the Python environment of its executors has no package [{module}]")

@@ -1,6 +1,6 @@
 """Converts the errors of backends for clients.
 
-Most errors are forwarded unchanged. There are four exceptions:
+Most errors are forwarded unchanged. There are five exceptions:
 
 1. Scan errors. Spark adds Python and JVM stack traces to an error that the engine raises. The client receives only the
    error message of the engine, with its own condition. The traceback is written to the log (event ``scan_failed``).
@@ -8,6 +8,8 @@ Most errors are forwarded unchanged. There are four exceptions:
    ``CONNECT_INVALID_PLAN.CANNOT_PARSE`` if the backend could not parse the request.
 3. Unreachable backends. The error message contains the address of the backend.
 4. Executors that lack a package which scans need. The client receives ``LODGE_BACKEND_PYTHON``.
+5. Values of partition columns that cannot be part of the name of a directory. The client receives
+   ``LODGE_PARTITION_VALUE``, because Spark does not say which column has such a value.
 
 Spark truncates the text of a status, so the error report of the engine can be missing from the text. In this case, the
 gateway fetches the error details from the backend. The backend returns the details only once, so the gateway stores
@@ -26,6 +28,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 import grpc
 import structlog
@@ -35,7 +38,7 @@ from pyspark.sql.connect.proto import base_pb2
 
 from engine.error_report import ErrorReport, find_report
 from gateway.backends.backends import SERVICE, Backend
-from gateway.errors import ScanFailedError, backend_failed, executor_python, invalid_request
+from gateway.errors import ScanFailedError, backend_failed, executor_python, invalid_request, partition_value
 from gateway.messages.error_status import (
     Metadata,
     Status,
@@ -58,12 +61,17 @@ _WITHOUT_DETAILS = frozenset({grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNA
 _UNPARSABLE = ("Invalid protobuf byte sequence", "Failed to read message", "Protocol message")
 _WORKER_CONDITIONS = frozenset({"PYTHON_DATA_SOURCE_ERROR", "PYTHON_EXCEPTION"})
 """The conditions of errors that were raised in a Python worker."""
-_WRAPPER_CONDITIONS = frozenset({"FAILED_READ_FILE", "TASK_WRITE_FAILED"})
+_WRITE_FAILED = "TASK_WRITE_FAILED"
+_WRAPPER_CONDITIONS = frozenset({"FAILED_READ_FILE", _WRITE_FAILED})
 """The conditions of errors that can be caused by an error of a Python worker. A subclass may follow."""
 _MISSING_MODULE = re.compile(r"^ModuleNotFoundError: No module named '(?P<module>engine|numpy|pyarrow)\b", re.MULTILINE)
 """The error of a worker that cannot load the reader of a scan."""
 _LOADING = (", in read_command\n", '"engine/', "/engine/")
 """Texts of which one is in the traceback of such an error."""
+_NO_DIRECTORY = re.compile(r"Mkdirs failed to create (?P<path>.+?)  ?\(exists=", re.DOTALL)
+"""The error of Hadoop for a directory that it cannot create."""
+_MAX_NAME_BYTES = 255
+"""The maximum length of the name of a directory in the file systems of Linux."""
 _SUBQUERY_FAILED = "Exception thrown in awaitResult"
 """The text of an error without a condition, which Spark raises if a subquery fails."""
 
@@ -116,6 +124,9 @@ class BackendFailures:
         module = _missing_module(details) if condition in _WORKER_CONDITIONS else None
         if module is not None:
             return error_status(executor_python(call.backend.address, module), call.client_type)
+        column = _impossible_directory(details) if condition == _WRITE_FAILED else None
+        if column is not None:
+            return error_status(partition_value(column), call.client_type)
         if len(details) > _MAX_DETAILS_BYTES:
             trailing = without_error_id(trailing)
         elif base_pb2.FetchErrorDetailsResponse.FromString(details).errors:
@@ -246,6 +257,19 @@ def _report_in(details: bytes) -> tuple[ErrorReport | None, str]:
             if report is not None:
                 return report, error.message
     return None, ""
+
+
+def _impossible_directory(details: bytes) -> str | None:
+    """Return the partition column with a value that no directory can have in its name. None if there is none."""
+    if len(details) > _MAX_DETAILS_BYTES or b"Mkdirs failed" not in details:
+        return None
+    for error in base_pb2.FetchErrorDetailsResponse.FromString(details).errors:
+        found = _NO_DIRECTORY.search(error.message)
+        for name in found["path"].split("/") if found else ():
+            column, equals, _ = name.partition("=")
+            if equals and ("\0" in name or len(name.encode()) > _MAX_NAME_BYTES):
+                return unquote(column)
+    return None
 
 
 def _missing_module(details: bytes) -> str | None:

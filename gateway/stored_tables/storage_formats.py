@@ -179,6 +179,7 @@ STORAGE_FORMATS: Mapping[str, StorageFormat] = {
                 "escape": '"',
                 "ignoreLeadingWhiteSpace": "false",
                 "ignoreTrailingWhiteSpace": "false",
+                "lineSep": "\n",  # Spark would take the first line break of a file, which may be in a value
                 "multiLine": "true",
                 "nullValue": _NO_TEXT,
             },

@@ -44,7 +44,7 @@ def for_client(error: BackendError, table: str, statement: str = "INSERT") -> Ga
     if unknown in _UNKNOWN:
         parameters["tableName"] = quote_name(table)
         text = text.replace(unknown, quote_name(table), 1)
-    elif PLACEHOLDER in text or statement in _REWRITTEN:
+    elif PLACEHOLDER in text or (statement in _REWRITTEN and _PLACE.search(text)):
         text = _PLACE.sub("", text)
     elif parameters.get("statement") == "INSERT" != statement:
         parameters["statement"] = statement

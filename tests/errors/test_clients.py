@@ -55,6 +55,7 @@ BY_SQL = {
     "LODGE_IMMUTABLE_SCHEMA": "create table dfs.x as select 1 a",
     "LODGE_NOT_FILE_BASED": "create temporary table default.x as select 1 a",
     "LODGE_NOT_TEMPORARY_WORKSPACE": "create temporary table dfs.x as select 1 a",
+    "LODGE_PARTITION_VALUE": "create temporary table x partition by (p) as select 1 a, repeat('x', 300) p",
     "LODGE_STORAGE_FORMAT": "create temporary table x using delta as select 1 a",
     "LODGE_TABLE_OPTIONS": "create temporary table x options (path '/tmp/x') as select 1 a",
     "LODGE_TEMPORARY_TABLE_OPERATION": "alter table t drop column a",

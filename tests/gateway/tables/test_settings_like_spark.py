@@ -13,7 +13,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from tests.gateway.tables.table_settings import documented_effects, running_settings, values
-from tests.gateway.tables.test_values import EVERYWHERE, NESTED, ONLY
 
 EXACT = ("no effect on values", "fixed")
 LIKE_SPARK = "as for a table of Spark"
@@ -21,6 +20,59 @@ REFUSED = "refused"
 GROUPS = 8
 """The number of groups of settings. Settings with similar names, which may hide each other, are in different groups."""
 
+EVERYWHERE = (
+    "cast(1 as tinyint)",
+    "cast(1 as smallint)",
+    "1",
+    "1L",
+    "1.5f",
+    "double('nan')",
+    "double('-infinity')",
+    "-0.0d",
+    "cast(1.23 as decimal(38,18))",
+    "cast(-99999999999999999999999999999999999999 as decimal(38,0))",
+    "true",
+    "'text'",
+    "''",
+    "' lead, trail '",
+    "'a\\nb\\r\\nc\\td'",
+    '\'"q""\'',
+    "'\\\\'",
+    "'null'",
+    "'\\u0000x'",
+    "'😀'",
+    "cast(null as string)",
+    "cast(null as timestamp)",
+    "cast('ab' as char(5))",
+    "cast('ab' as varchar(5))",
+    "date'2020-02-29'",
+    "date'0001-01-01'",
+    "date'9999-12-31'",
+    "timestamp'1800-01-01 00:00:00.123456'",
+    "timestamp'1883-11-18 12:03:57'",
+    "timestamp'0001-01-02 00:00:00'",
+    "timestamp'2024-11-03 01:30:00-05:00'",
+    "timestamp'2024-11-03 01:30:00-04:00'",
+    "timestamp_ntz'1900-01-01 00:00:00.000001'",
+    "timestamp_ntz'0001-01-01 00:00:00'",
+    "interval '1-2' year to month",
+    "interval '-1 02:03:04.5' day to second",
+)
+NESTED = (
+    "array(1, null, 3)",
+    "array('', null)",
+    "map('k', 1, 'l', null)",
+    "named_struct('a', 1, 'B b', array(named_struct('c', 'x')))",
+    "cast(null as struct<a:int>)",
+    "named_struct('a', cast(null as int))",
+    "array(X'01')",
+)
+ONLY = {
+    "parquet": ["null", "array()", "parse_json('{\"a\":[1]}')", "X'00FF'", "'a' collate unicode_ci", "map(1, 'x')"],
+    "orc": ["X'00FF'", "X''", "map(1, 'x')"],
+    "json": ["null", "X'00FF'", "X''", "parse_json('{\"a\":[1]}')", "'a' collate unicode_ci"],
+    "csv": ["'a' collate unicode_ci"],
+}
 OLD = (
     "date'1582-10-04'",
     "date'1582-10-15'",

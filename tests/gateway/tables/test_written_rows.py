@@ -48,7 +48,6 @@ def test_text_files_are_counted_with_the_schema_of_the_table(spark):
     [
         "using csv options (nullValue '') as select cast(null as int) a from range(4)",
         "using csv options (emptyValue '') as select '' a from range(4)",
-        "using csv options (quote '') as select 'x\\ny' a from range(4)",
         "partitioned by (k) as select id, if(id < 1, 'x', 'y._COPYING_') k from range(4)",
         "partitioned by (`.k`) as select id, id `.k` from range(4)",
     ],

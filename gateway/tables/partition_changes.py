@@ -33,6 +33,9 @@ from workspace.records import TemporaryTable, WriteKind
 
 log = structlog.get_logger(__name__)
 
+MAX_PARTITION_CLAUSES = 100
+"""The number of ``PARTITION`` clauses of a statement, whose values one query returns."""
+
 MAX_REMOVED_PARTITIONS = 500
 """The number of partitions that a statement removes without a rewriting. Each later read filters all of them."""
 
@@ -125,6 +128,10 @@ class PartitionChanges:
         """
         table = require_ready(await self._records.read(execution.session), name)
         schema = await self._schema(execution, table)
+        if len(partitions) > MAX_PARTITION_CLAUSES:
+            raise not_supported(
+                table.name, f"{statement} with more than {MAX_PARTITION_CLAUSES} clauses", "Use DELETE FROM."
+            )
         found = await self._list(execution, table, schema)
         wanted = await _read_values(execution, table, schema, partitions, arguments)
         matching = [_matching(found, each) for each in wanted]

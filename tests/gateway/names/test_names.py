@@ -466,6 +466,8 @@ def test_spark_evaluates_the_text_of_execute_immediate(spark, lodge):
         ("execute immediate nope", "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION"),
         ("execute immediate concat('select ', nope)", "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION"),
         ("execute immediate lower('SELEC 1')", "PARSE_SYNTAX_ERROR"),
+        ("execute immediate 'select 1', 'select 2'", "LODGE_EXECUTE_IMMEDIATE"),
+        ("execute immediate concat('select ''', repeat('x', 70000), '''')", "LODGE_EXECUTE_IMMEDIATE"),
         ("execute immediate concat('insert into', ' t values (1, 2)')", "LODGE_EXECUTE_IMMEDIATE"),
         (f"execute immediate concat('select * from csv.`{lodge.root}', '/x`')", "LODGE_PATH_REFUSED"),
     ):

@@ -121,7 +121,6 @@ def test_statement_with_comments_and_in_any_letter_case(sql: str, kind: type[sta
         "update",
         "delete t",
         "merge t",
-        "describe table t",
         "x: select 1",
         ": begin",
         "/**/" * 40 + "x",

@@ -25,6 +25,10 @@ def test_replace_where_replaces_the_rows_for_which_the_condition_is_true(client,
         "insert into t replace using (a) values (1, 'x')", "LODGE_TEMPORARY_TABLE_OPERATION", "0A000", "MERGE"
     )
     client.refuses("insert overwrite t replace where a = 1 values (1, 'x')", "PARSE_SYNTAX_ERROR", "42601")
+    for condition in ("a = 1) or (a = 9", "a = 1, a = 2", "a = 9 as x", "(a = 1", ""):
+        client.refuses(f"insert into t replace where {condition} values (1, 'x', 1)", "PARSE_SYNTAX_ERROR", "42601")
+    of_query = "with c as (select 9 x) insert into t replace where a in (select x from c) values (1, 'x', 1)"
+    client.refuses(of_query, "LODGE_TEMPORARY_TABLE_OPERATION", "0A000", "subqueries in REPLACE WHERE")
 
 
 def test_data_frame_overwrites_the_rows_for_which_a_condition_is_true(client):

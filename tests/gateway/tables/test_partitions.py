@@ -142,6 +142,30 @@ def test_dynamic_overwriting_keeps_other_partitions(client):
     assert client.rows("select * from t") == []
 
 
+def test_removed_partitions_have_the_values_of_the_parameters(client):
+    client.run("create temporary table t partitioned by (p, q) as select id, id % 4 p, id % 2 q from range(8)")
+    client.run("alter table t drop partition (p = ?), partition (q = ?, p = ?)", args=[1, 0, 2])
+    assert client.sorted("select distinct p, q from t") == [(0, 0), (3, 1)]
+    client.run("truncate table t partition (q = :q)", args={"q": 1})
+    assert client.sorted("select id from t") == [(0,), (4,)]
+    client.run("alter table t drop if exists partition (p = 0), partition (p = 9)")
+    assert client.rows("select * from t") == []
+    (table,) = client.record().tables
+    assert not table.replacements
+
+
+def test_removal_of_many_partitions_is_stored_as_one_prefix_or_refused(client):
+    client.run("create temporary table t partitioned by (q, p) as select id, id q, id % 2 p from range(1004)")
+    refused = ("LODGE_TEMPORARY_TABLE_OPERATION", "0A000", "DELETE FROM")
+    client.refuses("alter table t drop partition (p = 1)", *refused)
+    clauses = ", ".join(f"partition (q = {number})" for number in range(101))
+    client.refuses(f"alter table t drop {clauses}", *refused)
+    client.run("create temporary table u partitioned by (p, q) as select id, id % 2 p, id q from range(8)")
+    client.run("alter table u drop partition (p = 1)")
+    assert client.rows("select count(*), max(p) from u") == [(4, 0)]
+    assert [each.partitions for each in client.record().tables[1].replacements] == [("p=1",)]
+
+
 def test_replaced_partitions_are_read_no_more_and_their_parts_are_removed(client):
     client.run("create temporary table t partition by (p) as select id a, id % 2 p from range(4)")
     for number in range(3):

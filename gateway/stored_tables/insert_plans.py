@@ -14,7 +14,7 @@ Source: [spark-connect-proto relations.proto], message ``WithRelations``; ``Reso
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
@@ -111,14 +111,6 @@ def no_rows(schema: StructType) -> InsertedRows:
     query = relations_pb2.Relation()
     query.sql.query = f"SELECT {', '.join(['DEFAULT'] * len(schema.fields))} WHERE FALSE"
     return InsertedRows(query, has_defaults=True)
-
-
-def without_rows(rows: InsertedRows) -> InsertedRows:
-    """Return an insertion of none of the rows, which Spark refuses if it refuses the insertion of the rows."""
-    query = relations_pb2.Relation()
-    query.filter.input.CopyFrom(rows.query)
-    query.filter.condition.literal.boolean = False
-    return replace(rows, query=query, has_defaults=False)
 
 
 def empty_file(schema: StructType, partition_columns: Sequence[str]) -> Sequence[str]:

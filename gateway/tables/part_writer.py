@@ -15,7 +15,7 @@ from gateway.stored_tables.table_plans import decode_schema, encode_schema
 from gateway.tables.backend_errors import for_client
 from gateway.tables.changes import begin_write
 from gateway.tables.execution import StatementExecutor, new_directory
-from gateway.tables.quotas import Quotas
+from gateway.tables.quotas import CheckSize, Quotas
 from gateway.tables.statement_context import Execution
 from workspace.identifiers import ReplicaId
 from workspace.records import PendingWrite, TemporaryTable, WriteKind
@@ -49,6 +49,7 @@ class PartWriter:
         prepare: Callable[[], Awaitable[InsertedRows]],
         *,
         statement: str = "INSERT",
+        check_size: CheckSize | None = None,
     ) -> Response:
         """Write a part of an existing table.
 
@@ -58,6 +59,7 @@ class PartWriter:
             write: The write.
             prepare: A function that returns the rows when the session record contains the write.
             statement: The first words of the statement, for error messages.
+            check_size: A function that raises an error if the rows must not be published. None for the quotas.
 
         Raises:
             GatewayError: If the statement failed. It is undone.
@@ -73,7 +75,7 @@ class PartWriter:
                 write,
                 begin=lambda record: begin_write(record, table, write),
                 plan=plan,
-                check_size=self._quotas.size_check(execution.session, write),
+                check_size=check_size or self._quotas.size_check(execution.session, write),
             )
         except BackendError as error:
             raise for_client(error, table.name, statement) from error
@@ -92,14 +94,26 @@ class PartWriter:
     ) -> bool:
         """Return whether Spark can explain the insertion of rows into a table.
 
+        An empty directory stands for the new part, so that Spark finds the partition columns.
+
         Raises:
             BackendError: If the backend fails.
         """
-        part, _ = table.visible_parts[-1]
-        path = await self._executor.create_path(execution.session, part)
-        new = NewPart(part, path, schema, table.storage_format, storage_options(table))
-        plan = build_insert(new, replace(rows, is_counted=False))
-        return await execution.backend.can_explain(plan.command.sql_command.input)
+        session, directory = execution.session, new_directory()
+        new = NewPart(
+            directory,
+            await self._executor.create_path(session, directory),
+            schema,
+            table.storage_format,
+            storage_options(table),
+        )
+        create, file = self._storage.locations.create_table, empty_file(schema, table.partition_columns)
+        await self._storage.run_location(create, session.uuid, directory, file)
+        try:
+            plan = build_insert(new, replace(rows, is_counted=False))
+            return await execution.backend.can_explain(plan.command.sql_command.input)
+        finally:
+            await self._executor.deletion.delete(session, [directory])
 
     async def add(self, execution: Execution, table: TemporaryTable, write: PendingWrite, rows: InsertedRows) -> None:
         """Insert rows into a part before those of the statement. Without rows, this only checks their types.

@@ -28,6 +28,16 @@ class ChangeTakenError(Exception):
     """A change that another replica took over, completed or undid."""
 
 
+def cannot_analyze(name: str) -> GatewayError:
+    """Return the error for an insertion that Spark could not analyze at first, but could execute."""
+    return GatewayError(
+        "LODGE_TABLE_CHANGED",
+        "40001",
+        f"Spark could not analyze the insertion into temporary table [{name}], perhaps because another statement was "
+        "replacing what it reads. Nothing was changed. Run the statement again.",
+    )
+
+
 def created_concurrently(name: str) -> GatewayError:
     """Return the error for the replacement of a table that another statement creates or drops."""
     return GatewayError(

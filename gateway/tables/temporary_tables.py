@@ -30,7 +30,7 @@ from gateway.blocking_work.storage import Storage
 from gateway.errors import BackendError, GatewayError, table_not_found
 from gateway.operations.responses import Response
 from gateway.sql.name_syntax import qualify_with_session
-from gateway.stored_tables.insert_plans import InsertedRows, no_rows, without_rows
+from gateway.stored_tables.insert_plans import InsertedRows, no_rows
 from gateway.stored_tables.listings import build_create_statement
 from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, decode_schema, encode_schema
 from gateway.tables.answers import not_created
@@ -44,7 +44,7 @@ from gateway.tables.part_writer import PartWriter
 from gateway.tables.quotas import Quotas
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
-from gateway.tables.table_errors import AlreadyExistsError, ChangeTakenError, created_concurrently
+from gateway.tables.table_errors import AlreadyExistsError, ChangeTakenError, cannot_analyze, created_concurrently
 from gateway.tables.views import views_in
 from workspace.identifiers import ReplicaId
 from workspace.leases import STOPPED
@@ -213,7 +213,7 @@ class TemporaryTables:
     async def check(self, execution: Execution, insertion: Insertion) -> None:
         """Let Spark check an insertion, and insert nothing.
 
-        If Spark cannot explain the insertion, no rows of it are inserted, so that the error is that of the insertion.
+        If Spark cannot explain the insertion, it is executed, so that its error is raised, and undone in any case.
 
         Raises:
             GatewayError: If the table does not exist, Spark refuses the insertion, or the backend fails.
@@ -222,8 +222,16 @@ class TemporaryTables:
         schema = await execution.backend.analyze_schema(build_session_table(table.name))
         if await self._parts.can_insert(execution, table, schema, insertion.rows):
             return
-        checked = replace(insertion, rows=without_rows(insertion.rows), overwrite=False, operation_id=str(uuid.uuid4()))
-        await self.insert(execution, checked)
+        write = self._parts.new_write(execution, schema, WriteKind.INSERTION)
+        write = replace(write, operation_id=str(uuid.uuid4()))
+
+        async def prepare() -> InsertedRows:
+            return insertion.rows
+
+        async def undo(_: SessionRecord) -> None:
+            raise cannot_analyze(table.name)
+
+        await self._parts.execute(execution, table, write, prepare, check_size=undo)
 
     async def truncate(self, execution: Execution, name: str) -> Response:
         """Remove all rows of a table.

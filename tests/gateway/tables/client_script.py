@@ -111,5 +111,7 @@ CALLS: Sequence[tuple[str | Write, Rows]] = (
     ("create temporary table e partitioned by (q) as select id a, id % 2 q from range(3)", _created(3)),
     (Write("writeTo(name).overwritePartitions()", "select 0L q, 8L a", "e"), NO_ROWS),
     ("select * from e order by a", ((1, 1), (8, 0))),
+    (Write("mergeInto(name, condition)…merge()", "select 9L q, 8L a, 8L k", "e", "e.a = k"), NO_ROWS),
+    ("select * from e order by a", ((1, 1), (8, 9))),
 )
 """Each DataFrame call of the reference, with queries that show its effect."""

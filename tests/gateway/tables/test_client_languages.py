@@ -29,6 +29,9 @@ CALLS_OF_PYSPARK: Mapping[str, Callable[[DataFrame, Write], object]] = {
         lambda frame, write: frame.writeTo(write.table).overwrite(sf.expr(write.condition))
     ),
     "writeTo(name).createOrReplace()": lambda frame, write: frame.writeTo(write.table).createOrReplace(),
+    "mergeInto(name, condition)…merge()": lambda frame, write: (
+        frame.mergeInto(write.table, sf.expr(write.condition)).whenMatched().updateAll().merge()
+    ),
     "writeTo(name).replace()": lambda frame, write: frame.writeTo(write.table).replace(),
 }
 

@@ -55,6 +55,8 @@ object Errors {
       case "writeTo(name).overwrite(condition)" => frame.writeTo(name).overwrite(functions.expr(condition))
       case "writeTo(name).createOrReplace()" => frame.writeTo(name).createOrReplace()
       case "writeTo(name).replace()" => frame.writeTo(name).replace()
+      case merge if merge.startsWith("mergeInto") =>
+        frame.mergeInto(name, functions.expr(condition)).whenMatched().updateAll().merge()
     }
 
   private def encode(text: String): String =

@@ -91,6 +91,17 @@ def remove_positional_parameters(sql: relations_pb2.SQL, positions: Sequence[int
     append_copies(values, kept)
 
 
+def keep_positional_parameters(sql: relations_pb2.SQL, positions: Sequence[int]) -> None:
+    """Remove all positional parameters but those that a part of a SQL text contains."""
+    kept = frozenset(positions)
+    remove_positional_parameters(sql, [each for each in range(count_positional(sql)) if each not in kept])
+
+
+def count_positional(sql: relations_pb2.SQL) -> int:
+    """Return the number of the positional parameters of a SQL text."""
+    return len(sql.pos_arguments or sql.pos_args)
+
+
 def _unwrap(expression: expressions_pb2.Expression) -> expressions_pb2.Expression:
     """Return an argument without its aliases, which Spark ignores."""
     while expression.HasField("alias"):

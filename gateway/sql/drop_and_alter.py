@@ -47,12 +47,10 @@ def parse_truncate(cursor: Cursor) -> statements.TruncateTable | None:
     name = cursor.take_name() if cursor.take("TRUNCATE", "TABLE") else None
     if name is None:
         return None
-    partition = None
-    if cursor.keyword() == "PARTITION":
-        partition = parse_partition(cursor)
-        if partition is None:
-            return None
-    return statements.TruncateTable(name=name, partition=partition) if cursor.current is None else None
+    partition = parse_partition(cursor)
+    if partition is None or cursor.current is not None:
+        return None
+    return statements.TruncateTable(name=name, partition=partition or None)
 
 
 def parse_alter(cursor: Cursor) -> statements.AlterRelation | None:

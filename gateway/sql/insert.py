@@ -24,7 +24,7 @@ from gateway.sql.read_only_query import (
     is_query_start,
 )
 from gateway.sql.statement_error import StatementError
-from gateway.sql.statements import Insert, MultiInsert, Partition, Span
+from gateway.sql.statements import Insert, MultiInsert, Span
 
 _DEFAULT = re.compile("default", re.IGNORECASE)
 _AFTER_INSERT_CLAUSE = frozenset({"SELECT", "MAP", "REDUCE"})
@@ -80,19 +80,16 @@ def parse_insert(cursor: Cursor, *, is_after_with: bool = False) -> Insert | Non
     name = None if overwrite is None else cursor.take_name()
     if name is None or overwrite is None or cursor.current is None:
         return None
-    partition: Partition | None = ()
-    if not evolves and cursor.keyword() == "PARTITION":
-        partition = parse_partition(cursor)
+    partition = () if evolves else parse_partition(cursor)
     unsupported = "WITH SCHEMA EVOLUTION" if evolves else _find_unsupported_clause(cursor)
     if partition is None:
         partition, unsupported = (), "PARTITION"
-    if_not_exists = replace_where = None
-    replace_start = None
+    if_not_exists = replace_where = columns_end = None
     if unsupported is None:
         if_not_exists = _take_if_not_exists(cursor)
         if not cursor.take("BY", "NAME"):
             _take_columns(cursor)
-        replace_start = None if cursor.current is None else cursor.current.start
+        columns_end = None if cursor.current is None else cursor.current.start
         replace_where = _take_replace_where(cursor)
         unsupported = _find_unsupported_query(cursor, is_after_with=is_after_with)
         if unsupported == "REPLACE":
@@ -101,14 +98,13 @@ def parse_insert(cursor: Cursor, *, is_after_with: bool = False) -> Insert | Non
     return Insert(
         name=name,
         overwrite=overwrite,
-        start=start,
         clause_span=(start, clause_end),
         end=cursor.end,
         unsupported=unsupported,
+        columns_end=clause_end if columns_end is None or replace_where is None else columns_end,
         partition=partition,
         if_not_exists=if_not_exists,
         replace_where=replace_where,
-        replace_start=None if replace_where is None else replace_start,
     )
 
 

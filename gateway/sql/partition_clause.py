@@ -11,12 +11,13 @@ _CONSTANTS = frozenset({"NULL", "TRUE", "FALSE", "DEFAULT"})
 
 
 def parse_partition(cursor: Cursor) -> Partition | None:
-    """Step over a ``PARTITION`` clause.
+    """Step over a ``PARTITION`` clause, if there is one.
 
     Returns:
-        The columns, and the texts of their values. None if the clause is malformed.
+        The columns, and the texts of their values. Empty without a clause. None if the clause is malformed.
     """
-    cursor.take("PARTITION")
+    if not cursor.take("PARTITION"):
+        return ()
     found: list[tuple[str, str | None]] = []
     if not cursor.take_symbol("("):
         return None

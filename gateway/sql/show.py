@@ -39,8 +39,7 @@ def parse_describe(cursor: Cursor) -> statements.DescribeTable | None:
     if cursor.peek(1) is not None:
         cursor.take("TABLE")
     is_extended = cursor.peek(1) is not None and cursor.take_any("EXTENDED", "FORMATTED") != ""
-    name = cursor.take_name()
-    partition = parse_partition(cursor) if cursor.keyword() == "PARTITION" else ()
+    name, partition = cursor.take_name(), parse_partition(cursor)
     if name is None or partition is None or cursor.current is not None:
         return None
     return statements.DescribeTable(name=name, is_extended=is_extended, partition=partition)
@@ -71,10 +70,10 @@ def _parse_create_table(cursor: Cursor) -> ShowCreateTable | None:
 
 
 def _parse_partitions(cursor: Cursor) -> statements.ShowPartitions | None:
-    name = cursor.take_name()
-    partition = parse_partition(cursor) if cursor.keyword() == "PARTITION" else ()
-    is_complete = partition is not None and cursor.current is None
-    return statements.ShowPartitions(name=name, partition=partition or ()) if name and is_complete else None
+    name, partition = cursor.take_name(), parse_partition(cursor)
+    if name is None or partition is None or cursor.current is not None:
+        return None
+    return statements.ShowPartitions(name=name, partition=partition)
 
 
 def _parse_properties(cursor: Cursor) -> statements.ShowTableProperties | None:

@@ -145,7 +145,6 @@ class Insert:
     Attributes:
         name: The name of the table to insert into.
         overwrite: Whether the new rows replace rows of the table.
-        start: Offset of ``INSERT``.
         clause_span: The span from ``INSERT``, or from the first ``INSERT`` of the text, to the start of the query.
             Without this span, the text up to the end is a query.
         end: Offset after the last token of the query.
@@ -154,27 +153,25 @@ class Insert:
             clauses after the unsupported clause may be missing from the attributes.
         partition: The columns in the ``PARTITION`` clause, each with the text of its value. None for a column whose
             values are in the rows.
+        columns_end: Offset after the partitions and the words that say how columns are matched.
         if_not_exists: The span of ``IF NOT EXISTS``. None without it.
         replace_where: The span of the condition of ``REPLACE WHERE``. None without it.
-        replace_start: Offset of ``REPLACE``. None without it.
     """
 
     name: TableName
     overwrite: bool
-    start: int
     clause_span: Span
     end: int
     unsupported: str | None
+    columns_end: int
     partition: Partition = ()
     if_not_exists: Span | None = None
     replace_where: Span | None = None
-    replace_start: int | None = None
 
     @property
     def columns_span(self) -> Span:
         """The span after the name of the table: the partitions, and how columns are matched."""
-        end = self.clause_span[1] if self.replace_start is None else self.replace_start
-        return self.name.end, end if self.if_not_exists is None else self.if_not_exists[0]
+        return self.name.end, self.columns_end if self.if_not_exists is None else self.if_not_exists[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,18 @@ Source: [spark-sql-grammar executeImmediate], [spark-sql-grammar identifierRefer
 """
 
 import re
-from functools import partial
+from collections.abc import Sequence
 
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.types import StringType
 
-from gateway.plans.sql_relations import find_sql, read_parameters, remove_positional_parameters
+from gateway.plans.sql_relations import (
+    count_positional,
+    find_sql,
+    keep_positional_parameters,
+    read_parameters,
+    remove_positional_parameters,
+)
 from gateway.sql.execute_immediate import ExecuteImmediate, find_execute_immediate
 from gateway.sql.identifier_clauses import EvaluatedNames
 from gateway.sql.lexer import Dialect, skip_blank, tokenize
@@ -52,15 +58,17 @@ async def evaluate_immediate(statement: Statement, view: SessionView) -> bool:
     if sql is None or not _EXECUTE.match(sql.query, skip_blank(sql.query, 0)):
         return False
     dialect = (await view.settings()).dialect
-    immediate = await statement.run(_find_unknown, sql, dialect)
+    immediate = await statement.run(_find_unknown, statement.texts.of(sql.query), sql, dialect)
     if immediate is None:
         return False
-    text = await _evaluate(statement, view, (immediate.start, immediate.end))
-    literal = None if text is None else write_string(text, dialect)
+    span = (immediate.start, immediate.end)
+    value = await _evaluate(statement, view, span)
+    literal = None if value is None else write_string(value, dialect)
     if literal is None:
         return False
-    await statement.run(partial(_keep_positions, sql, dialect, (immediate.start, immediate.end), inside=False))
-    statement.replace_text(f"{sql.query[: immediate.start]}{literal}{sql.query[immediate.end :]}")
+    text = statement.texts.of(sql.query)
+    remove_positional_parameters(sql, await statement.run(_find_positions, text, sql, dialect, span))
+    statement.replace_text(f"{text[: immediate.start]}{literal}{text[immediate.end :]}")
     return True
 
 
@@ -89,7 +97,10 @@ async def evaluate_names(statement: Statement, view: SessionView, names: Evaluat
 async def _evaluate(statement: Statement, view: SessionView, span: Span) -> str | None:
     """Return the value of an expression in a SQL text. None if it is NULL, too long or no text, or has a subquery."""
     dialect = (await view.settings()).dialect
-    expression = await statement.run(_build_query, statement.sql_relation, span, dialect)
+    relation = statement.sql_relation
+    sql = find_sql(relation)
+    text = statement.texts.of("" if sql is None else sql.query)
+    expression = await statement.run(_build_query, text, relation, span, dialect)
     if expression is None:
         return None
     if not isinstance((await view.backend.analyze_schema(expression)).fields[0].dataType, StringType):
@@ -98,13 +109,13 @@ async def _evaluate(statement: Statement, view: SessionView, span: Span) -> str 
     plan.root.project.input.CopyFrom(expression)
     limited = f"CASE WHEN octet_length({_COLUMN}) <= {_MAX_BYTES} THEN {_COLUMN} END AS {_COLUMN}"
     plan.root.project.expressions.add().expression_string.expression = limited
-    (text,) = await view.backend.read_texts(plan, [_COLUMN])
-    return text
+    (value,) = await view.backend.read_texts(plan, [_COLUMN])
+    return value
 
 
-def _find_unknown(sql: relations_pb2.SQL, dialect: Dialect) -> ExecuteImmediate | None:
+def _find_unknown(text: str, sql: relations_pb2.SQL, dialect: Dialect) -> ExecuteImmediate | None:
     """Return the statement if the text consists of it, and only Spark can compute its text."""
-    tokens = tokenize(sql.query, dialect)
+    tokens = tokenize(text, dialect)
     found = find_execute_immediate(tokens, read_parameters(sql), dialect)
     if len(found) != 1 or found[0].text is not None or found[0].start == found[0].end:
         return None
@@ -112,27 +123,26 @@ def _find_unknown(sql: relations_pb2.SQL, dialect: Dialect) -> ExecuteImmediate 
     return found[0] if is_first else None
 
 
-def _build_query(relation: relations_pb2.Relation, span: Span, dialect: Dialect) -> relations_pb2.Relation | None:
+def _build_query(
+    text: str, relation: relations_pb2.Relation, span: Span, dialect: Dialect
+) -> relations_pb2.Relation | None:
     """Return a query of an expression, which has the same position in its text. None if it has a subquery."""
+    start, end = span
+    inner = (token for token in tokenize(text, dialect) if start <= token.start < end)
+    if any(token.keyword in _QUERY_WORDS for token in inner):
+        return None
     query = relations_pb2.Relation()
     query.CopyFrom(relation)
     sql = find_sql(query)
     if sql is None:
         raise TypeError("The relation is not SQL.")
-    start, end = span
-    inner = (token for token in tokenize(sql.query, dialect) if start <= token.start < end)
-    if any(token.keyword in _QUERY_WORDS for token in inner):
-        return None
-    _keep_positions(sql, dialect, span, inside=True)
-    sql.query = f"{'SELECT'.ljust(start - 1)}({sql.query[start:end]}\n) AS {_COLUMN}"
+    keep_positional_parameters(sql, _find_positions(text, sql, dialect, span))
+    sql.query = f"{'SELECT'.ljust(start - 1)}({text[start:end]}\n) AS {_COLUMN}"
     return query
 
 
-def _keep_positions(sql: relations_pb2.SQL, dialect: Dialect, span: Span, *, inside: bool) -> None:
-    """Remove the positional parameters that are not in the expression, or those that are."""
-    if not (sql.pos_arguments or sql.pos_args):
-        return
-    strings = StringEvaluator(tokenize(sql.query, dialect), read_parameters(sql), dialect)
-    own = strings.find_positions(*span)
-    count = len(sql.pos_arguments or sql.pos_args)
-    remove_positional_parameters(sql, [each for each in range(count) if (each in own) != inside])
+def _find_positions(text: str, sql: relations_pb2.SQL, dialect: Dialect, span: Span) -> Sequence[int]:
+    """Return the ordinals of the positional parameters of a text that are in a span."""
+    if not count_positional(sql):
+        return ()
+    return StringEvaluator(tokenize(text, dialect), read_parameters(sql), dialect).find_positions(*span)

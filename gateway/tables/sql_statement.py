@@ -8,7 +8,12 @@ from pyspark.sql.connect.proto import relations_pb2
 
 from gateway.blocking_work.request_pools import INLINE_CHARACTERS
 from gateway.names.targets import Target
-from gateway.plans.sql_relations import find_sql, remove_positional_parameters
+from gateway.plans.sql_relations import (
+    count_positional,
+    find_sql,
+    keep_positional_parameters,
+    remove_positional_parameters,
+)
 from gateway.sql.identifier_clauses import EvaluatedNames
 from gateway.sql.insert import may_have_defaults
 from gateway.sql.lexer import tokenize
@@ -112,15 +117,14 @@ class SqlStatement:
             GatewayError: If a name cannot be resolved.
         """
         start, end = statement.columns_span
-        if statement.if_not_exists is not None:
-            clause = self.text[start:end] + self.text[statement.if_not_exists[1] : statement.clause_span[1]]
-        else:
-            clause = self.text[start:end]
         query_start = statement.clause_span[1]
+        clause = self.text[start:end]
+        if statement.if_not_exists is not None:
+            clause += self.text[statement.if_not_exists[1] : query_start]
         return InsertedRows(
             query=await self.query(statement),
             clause=clause.strip(),
-            arguments=await self.arguments((start, end)),
+            arguments=await self.arguments(statement.columns_span),
             has_defaults=await self.run(may_have_defaults, self._sql_text, query_start, self.context.settings.dialect),
         )
 
@@ -143,10 +147,8 @@ class SqlStatement:
         sql = relations_pb2.SQL()
         sql.CopyFrom(_sql(self.relation))
         sql.query = ""
-        if sql.pos_arguments or sql.pos_args:
-            used = self._evaluator().find_positions(start, end)
-            count = len(sql.pos_arguments or sql.pos_args)
-            remove_positional_parameters(sql, [each for each in range(count) if each not in used])
+        if count_positional(sql):
+            keep_positional_parameters(sql, self._evaluator().find_positions(start, end))
         return sql if sql.ListFields() else None
 
     @property
@@ -163,7 +165,7 @@ class SqlStatement:
         query.CopyFrom(self.relation)
         sql = _sql(query)
         text = self.context.names.texts.of(sql.query)
-        if sql.pos_arguments or sql.pos_args:
+        if count_positional(sql):
             start, end, kept_end = find_query(statement)
             positions = self._evaluator().find_positions
             remove_positional_parameters(sql, [*positions(start, end), *positions(kept_end, len(text))])

@@ -105,7 +105,7 @@ class BackendSession:
         return (await self._analyze(request)).explain.explain_string
 
     async def can_explain(self, statement: relations_pb2.Relation) -> bool:
-        """Return whether Spark can analyse and plan a SQL statement. Spark does not execute it.
+        """Return whether Spark can analyze and plan a SQL statement. Spark does not execute it.
 
         Args:
             statement: The statement. All names in it are resolved.

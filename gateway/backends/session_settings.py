@@ -27,14 +27,17 @@ _CONSTANTS_AS_TEXTS = (
     "spark.sql.legacy.keepPartitionSpecAsStringLiteral",
     "spark.sql.legacy.parseNullPartitionSpecAsStringLiteral",
 )
-_INEXACT_TIMES: Mapping[str, tuple[str, frozenset[str]]] = {
-    "spark.sql.legacy.timeParserPolicy": ("legacy", frozenset({"csv", "json"})),
-    "spark.sql.orc.impl": ("hive", frozenset({"orc"})),
-    "spark.sql.parquet.datetimeRebaseModeInWrite": ("legacy", frozenset({"parquet"})),
-    "spark.sql.parquet.int96RebaseModeInWrite": ("legacy", frozenset({"parquet"})),
-    "spark.sql.parquet.outputTimestampType": ("timestamp_millis", frozenset({"parquet"})),
+_INEXACT_TIMES: Mapping[str, tuple[str, str, frozenset[str]]] = {
+    "spark.sql.legacy.timeParserPolicy": ("CORRECTED", "legacy", frozenset({"csv", "json"})),
+    "spark.sql.orc.impl": ("native", "hive", frozenset({"orc"})),
+    "spark.sql.parquet.datetimeRebaseModeInWrite": ("CORRECTED", "legacy", frozenset({"parquet"})),
+    "spark.sql.parquet.int96RebaseModeInWrite": ("CORRECTED", "legacy", frozenset({"parquet"})),
+    "spark.sql.parquet.outputTimestampType": ("INT96", "timestamp_millis", frozenset({"parquet"})),
 }
-"""The settings with which Spark changes some dates and times when it writes them: their value, and the formats."""
+"""The settings with which Spark changes some dates and times when it writes them.
+
+Each has its default value, the value with which Spark changes them, and the formats that it concerns.
+"""
 
 SETTING_DEFAULTS: Mapping[str, str] = {
     _CASE_SENSITIVE: "false",
@@ -49,11 +52,7 @@ SETTING_DEFAULTS: Mapping[str, str] = {
     _CHAR_AS_VARCHAR: "false",
     _ENFORCE_NOT_NULL: "false",
     **dict.fromkeys(_CONSTANTS_AS_TEXTS, "false"),
-    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
-    "spark.sql.orc.impl": "native",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.outputTimestampType": "INT96",
+    **{key: default for key, (default, _, _) in _INEXACT_TIMES.items()},
 }
 """The settings to read from the backend, with their default values.
 
@@ -113,13 +112,13 @@ class SessionSettings:
             enforces_not_null=_is_true(values[_ENFORCE_NOT_NULL]),
             partition_constants_are_texts=any(_is_true(values[key]) for key in _CONSTANTS_AS_TEXTS),
             inexact_times=frozenset(
-                key for key, (inexact, _) in _INEXACT_TIMES.items() if values[key].strip().lower() == inexact
+                key for key, (_, inexact, _) in _INEXACT_TIMES.items() if values[key].strip().lower() == inexact
             ),
         )
 
     def find_inexact_times(self, storage_format: str) -> str | None:
         """Return a setting with which Spark changes some dates and times when it writes files in a format."""
-        return next((key for key in sorted(self.inexact_times) if storage_format in _INEXACT_TIMES[key][1]), None)
+        return next((key for key in sorted(self.inexact_times) if storage_format in _INEXACT_TIMES[key][2]), None)
 
     def comparable_name(self, name: str) -> str:
         """Return the normalized form of a name.

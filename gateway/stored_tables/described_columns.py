@@ -79,19 +79,20 @@ def _of_table(table: TemporaryTable) -> Sequence[tuple[str, str]]:
 
 def _of_partition(table: TemporaryTable, partition: Mapping[str, str | None]) -> Sequence[tuple[str, str]]:
     values = ", ".join(f"{name}={'null' if value is None else value}" for name, value in partition.items())
-    storage = _listed(redact(dict(table.options)))
-    found = [
+    options = _listed(redact(dict(table.options)))
+    storage = [("Storage Properties", options)] if options else []
+    return [
         ("# Detailed Partition Information", ""),
         ("Database", "session"),
         ("Table", table.name),
         ("Partition Values", f"[{values}]"),
-        *([("Storage Properties", storage)] if storage else []),
+        *storage,
         ("Created Time", _created(table)),
         ("Last Access", "UNKNOWN"),
         ("", ""),
         ("# Storage Information", ""),
+        *storage,
     ]
-    return [*found, *([("Storage Properties", storage)] if storage else [])]
 
 
 def _listed(values: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from gateway.errors import GatewayError, table_not_found
 from gateway.stored_tables.partitions import overlap
 from gateway.tables.answers import answer_to
-from gateway.tables.table_errors import ChangeTakenError, StatementStartedError, statement_lost
+from gateway.tables.table_errors import ChangeTakenError, StatementStartedError, statement_lost, table_changed
 from workspace.identifiers import ReplicaId, TableUuid
 from workspace.name_comparison import comparable_name
 from workspace.record_changes import (
@@ -60,12 +60,7 @@ def begin_write(record: SessionRecord, table: TemporaryTable, write: PendingWrit
     if write.kind in _OF_KNOWN_PARTS:
         _parts_around(current, write, write.partitions)
     if write.other_name and is_name_taken(record, write.other_name):
-        raise GatewayError(
-            "LODGE_TABLE_CHANGED",
-            "40001",
-            f"Another statement uses the name [{write.other_name}] by now. Nothing was changed. Run the statement "
-            "again.",
-        )
+        raise table_changed(f"Another statement uses the name [{write.other_name}] by now.")
     return put_table(record, replace(current, writes=(*current.writes, write)))
 
 
@@ -231,11 +226,9 @@ def _parts_around(
 
 
 def _changed(table: TemporaryTable) -> GatewayError:
-    return GatewayError(
-        "LODGE_TABLE_CHANGED",
-        "40001",
+    return table_changed(
         f"Another statement replaced rows or columns of temporary table [{table.name}] while this statement changed "
-        "them. Nothing was changed. Run the statement again.",
+        "them."
     )
 
 
@@ -353,8 +346,8 @@ def undo(record: SessionRecord, table: TemporaryTable, change: PendingChange) ->
     """Return the session record without the effects of a change.
 
     Rows that other statements added are kept, so a creation or replacement is completed instead if others changed its
-    table. If the
-    change is already complete, already undone or taken over by another replica, the record is returned unchanged.
+    table. If the change is already complete, already undone or taken over by another replica, the record is returned
+    unchanged.
     """
     current = same_table(record, table)
     own = None if current is None else pending_change(current, change)
@@ -580,9 +573,5 @@ def _require_ready(record: SessionRecord, table: TemporaryTable) -> TemporaryTab
     if found.state is not TableState.READY:
         raise table_not_found(table.name, _DROPPED)
     if found.other_names:
-        raise GatewayError(
-            "LODGE_TABLE_CHANGED",
-            "40001",
-            f"Another statement renames temporary table [{table.name}]. Nothing was changed. Run the statement again.",
-        )
+        raise table_changed(f"Another statement renames temporary table [{table.name}].")
     return found

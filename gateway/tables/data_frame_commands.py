@@ -4,6 +4,7 @@ Source: [spark-connect-proto commands.proto] (``WriteOperation``, ``WriteOperati
 ``MergeIntoTableCommand``, ``WriteStreamOperationStart``); [spark-connect-proto catalog.proto].
 """
 
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from gateway.operations.responses import NOTHING, Response, build_batch_response
 from gateway.sql.name_syntax import parse_plan_name
 from gateway.stored_tables.insert_plans import InsertedRows
 from gateway.stored_tables.storage_formats import find_storage_format
+from gateway.stored_tables.table_plans import call_function
 from gateway.tables import answers
 from gateway.tables.insertions import Insertion
 from gateway.tables.new_tables import NewTable
@@ -115,8 +117,7 @@ class DataFrameCommands:
         table = _table(context, merge.target_table_name)
         if table is None:
             return None
-        if merge.with_schema_evolution:
-            raise not_supported(table.name, "schema evolution", "Add the columns with ALTER TABLE ... ADD COLUMNS.")
+        _refuse_evolution(table, merge)
         resolved = await context.resolve_plan(plan)
         command = resolved.command.merge_into_table_command
         return _answered(partial(self._rows.merge, context.execution, table.name, command), NOTHING)
@@ -178,7 +179,7 @@ class DataFrameCommands:
         return self._insert(context, insertion)
 
     def _replace(self, context: StatementContext, new: NewTable) -> Runner:
-        return _answered(partial(self._tables.create, context.execution, new), NOTHING)
+        return _answered(partial(self._tables.create, context.execution, replace(new, or_replace=True)), NOTHING)
 
     def _insert(self, context: StatementContext, insertion: Insertion) -> Runner:
         return _answered(partial(self._tables.insert, context.execution, insertion), NOTHING)
@@ -251,7 +252,7 @@ async def _new_table_of_write(
     """
     _refuse_buckets(write, table)
     options = {key: value for key, value in write.options.items() if key.lower() != _OVERWRITE_MODE}
-    return NewTable.replacing(
+    return NewTable.of_query(
         table.name,
         await context.resolve(write.input),
         find_storage_format(write.source or context.settings.store_format, table.name),
@@ -276,7 +277,7 @@ async def _new_table_of_write_v2(
         partitions.append(parts[0])
     if write.clustering_columns:
         raise not_supported(table.name, "clusterBy", "Remove it.")
-    return NewTable.replacing(
+    return NewTable.of_query(
         table.name,
         await context.resolve(write.input),
         find_storage_format(write.provider or context.settings.store_format, table.name),
@@ -293,19 +294,17 @@ def _rows_without(
     remaining = relations_pb2.Relation()
     remaining.filter.input.subquery_alias.input.CopyFrom(contents)
     remaining.filter.input.subquery_alias.alias = table.name
-    negation = remaining.filter.condition.unresolved_function
-    negation.function_name = "not"
-    is_true = negation.arguments.add().unresolved_function
-    is_true.function_name = "coalesce"
-    is_true.arguments.add().CopyFrom(condition)
-    is_true.arguments.add().literal.boolean = False
+    false = expressions_pb2.Expression()
+    false.literal.boolean = False
+    remaining.filter.condition.CopyFrom(call_function("not", call_function("coalesce", condition, false)))
     return InsertedRows(remaining)
 
 
 def _refuse_evolution(
-    table: TemporaryTable, write: commands_pb2.WriteOperation | commands_pb2.WriteOperationV2
+    table: TemporaryTable,
+    command: commands_pb2.WriteOperation | commands_pb2.WriteOperationV2 | commands_pb2.MergeIntoTableCommand,
 ) -> None:
-    if write.with_schema_evolution:
+    if command.with_schema_evolution:
         raise not_supported(table.name, "schema evolution", "Add the columns with ALTER TABLE ... ADD COLUMNS.")
 
 

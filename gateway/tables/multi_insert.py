@@ -1,7 +1,7 @@
 """Executes ``FROM … INSERT … INSERT …``, whose clauses insert into several temporary tables.
 
 As in Spark, the clauses are executed one after the other, and a clause that fails does not undo those before it. Spark
-analyses all clauses before it executes the first one. Therefore, Lodge lets Spark check all clauses first.
+analyzes all clauses before it executes the first one. Therefore, Lodge lets Spark check all clauses first.
 
 Guarantee: each clause takes effect at most once, even if a client sends its statement again. All clauses but the last
 are stored in the session record under ids that are derived from the id of the statement.

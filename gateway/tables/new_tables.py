@@ -4,7 +4,7 @@ Source: [temporary-tables §5.1.3, §5.1.4, §5.4].
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 
@@ -76,23 +76,23 @@ class NewTable:
             GatewayError: If the storage format does not exist, or an option is not allowed, is too long, or there
                 are too many.
         """
-        storage = find_storage_format(statement.storage_format or settings.store_format, name)
-        storage.check_options(statement.options)
-        check_properties(statement.properties)
-        return cls(
-            name=name,
-            query=query,
-            storage=storage,
-            columns=statement.columns,
+        new = cls.of_query(
+            name,
+            query,
+            find_storage_format(statement.storage_format or settings.store_format, name),
             partition_columns=statement.partition_columns,
-            options=tuple(statement.options.items()),
-            properties=tuple(statement.properties.items()),
+            options=statement.options,
+            properties=statement.properties,
+        )
+        return replace(
+            new,
+            columns=statement.columns,
             if_not_exists=statement.if_not_exists,
             or_replace=isinstance(statement, CreateTemporaryTable) and statement.or_replace,
         )
 
     @classmethod
-    def replacing(
+    def of_query(
         cls,
         name: str,
         query: relations_pb2.Relation,
@@ -102,7 +102,7 @@ class NewTable:
         options: Mapping[str, str],
         properties: Mapping[str, str] = MappingProxyType({}),
     ) -> "NewTable":
-        """Return the table with which a write of a DataFrame replaces a table.
+        """Return the table for the rows of a query.
 
         Raises:
             GatewayError: If an option is not allowed, is too long, or there are too many.
@@ -116,7 +116,6 @@ class NewTable:
             partition_columns=partition_columns,
             options=tuple(options.items()),
             properties=tuple(properties.items()),
-            or_replace=True,
         )
 
     def table(self, write: PendingWrite) -> TemporaryTable:

@@ -99,21 +99,13 @@ class PartWriter:
         Raises:
             BackendError: If the backend fails.
         """
-        session, directory = execution.session, new_directory()
-        new = NewPart(
-            directory,
-            await self._executor.create_path(session, directory),
-            schema,
-            table.storage_format,
-            storage_options(table),
-        )
-        create, file = self._storage.locations.create_table, empty_file(schema, table.partition_columns)
-        await self._storage.run_location(create, session.uuid, directory, file)
+        session, write = execution.session, self.new_write(execution, schema, WriteKind.INSERTION)
+        path = await self._executor.create_path(session, write.directory)
         try:
-            plan = build_insert(new, replace(rows, is_counted=False))
+            plan = await self.plan_insertion(execution, table, write, path, replace(rows, is_counted=False))
             return await execution.backend.can_explain(plan.command.sql_command.input)
         finally:
-            await self._executor.deletion.delete(session, [directory])
+            await self._executor.deletion.delete(session, [write.directory])
 
     async def add(self, execution: Execution, table: TemporaryTable, write: PendingWrite, rows: InsertedRows) -> None:
         """Insert rows into a part before those of the statement. Without rows, this only checks their types.

@@ -33,6 +33,9 @@ from workspace.records import TemporaryTable, WriteKind
 
 log = structlog.get_logger(__name__)
 
+Values = Mapping[str, str | None]
+"""The texts of the values of a ``PARTITION`` clause by column. None for NULL."""
+
 MAX_PARTITION_CLAUSES = 100
 """The number of ``PARTITION`` clauses of a statement, whose values one query returns."""
 
@@ -69,10 +72,10 @@ class PartitionChanges:
             GatewayError: If the table has no such partition columns, or the backend fails.
         """
         schema = await self._schema(execution, table)
-        found = await self._list(execution, table, schema)
         if partition:
-            (wanted,) = await _read_values(execution, table, schema, [partition], arguments)
-            found = _matching(found, wanted)
+            _, [(_, found)] = await self._match(execution, table, schema, [partition], arguments)
+        else:
+            found = await self._list(execution, table, schema)
         return build_sql_response(pa.table({"partition": pa.array(found, pa.string())}))
 
     async def exists(
@@ -84,12 +87,12 @@ class PartitionChanges:
             GatewayError: If the table has no such partition columns, or the backend fails.
         """
         schema = await self._schema(execution, table)
-        (wanted,) = await _read_values(execution, table, schema, [partition], arguments)
-        return bool(_matching(await self._list(execution, table, schema), wanted))
+        _, [(_, paths)] = await self._match(execution, table, schema, [partition], arguments)
+        return bool(paths)
 
     async def find(
         self, execution: Execution, table: TemporaryTable, partition: Partition, arguments: relations_pb2.SQL | None
-    ) -> Mapping[str, str | None]:
+    ) -> Values:
         """Return the texts of the values of an existing partition by column, in the order of the columns.
 
         Raises:
@@ -98,8 +101,8 @@ class PartitionChanges:
         schema = await self._schema(execution, table)
         if len(partition) < len(table.partition_columns):
             raise _incomplete(table, partition)
-        (wanted,) = await _read_values(execution, table, schema, [partition], arguments)
-        if not _matching(await self._list(execution, table, schema), wanted):
+        _, [(wanted, paths)] = await self._match(execution, table, schema, [partition], arguments)
+        if not paths:
             raise _not_found(table.name, _described(wanted))
         return {field.name: wanted[field.name] for field in schema.fields if field.name in wanted}
 
@@ -132,16 +135,14 @@ class PartitionChanges:
             raise not_supported(
                 table.name, f"{statement} with more than {MAX_PARTITION_CLAUSES} clauses", "Use DELETE FROM."
             )
-        found = await self._list(execution, table, schema)
-        wanted = await _read_values(execution, table, schema, partitions, arguments)
-        matching = [_matching(found, each) for each in wanted]
-        missing = [each for each, paths in zip(wanted, matching, strict=True) if not paths]
+        found, matching = await self._match(execution, table, schema, partitions, arguments)
+        missing = [values for values, paths in matching if not paths]
         if missing and not if_exists:
             raise _not_found(table.name, ", ".join(map(_described, missing)))
-        removed = {path for paths in matching for path in paths}
+        removed = {path for _, paths in matching for path in paths}
         if not removed:
             return build_row_response({})
-        chosen = {path for each, paths in zip(wanted, matching, strict=True) for path in _shortest(table, each, paths)}
+        chosen = {path for values, paths in matching for path in _shortest(table, values, paths)}
         if len(chosen) > MAX_REMOVED_PARTITIONS and len(removed) < len(found):
             raise not_supported(
                 table.name, f"{statement} of more than {MAX_REMOVED_PARTITIONS} partitions", "Use DELETE FROM."
@@ -156,6 +157,19 @@ class PartitionChanges:
         answer = await self._parts.execute(execution, table, write, prepare, statement=statement)
         log.info("partitions_removed", table=table.name, partitions=len(removed))
         return answer
+
+    async def _match(
+        self,
+        execution: Execution,
+        table: TemporaryTable,
+        schema: StructType,
+        partitions: Sequence[Partition],
+        arguments: relations_pb2.SQL | None,
+    ) -> tuple[Sequence[str], Sequence[tuple[Values, Sequence[str]]]]:
+        """Return all partitions of a table, and the values and the matching partitions of each ``PARTITION`` clause."""
+        wanted = await _read_values(execution, table, schema, partitions, arguments)
+        found = await self._list(execution, table, schema)
+        return found, [(values, _matching(found, values)) for values in wanted]
 
     async def _list(self, execution: Execution, table: TemporaryTable, schema: StructType) -> Sequence[str]:
         """Return the paths of the partitions of a table, in order."""
@@ -181,7 +195,7 @@ async def _read_values(
     schema: StructType,
     partitions: Sequence[Partition],
     arguments: relations_pb2.SQL | None,
-) -> Sequence[Mapping[str, str | None]]:
+) -> Sequence[Values]:
     """Return the texts of the values in each ``PARTITION`` clause by column, in the spelling of the table.
 
     Args:
@@ -221,7 +235,7 @@ def _prefixes(path: str) -> Sequence[str]:
     return ["/".join(parts[: number + 1]) for number in range(len(parts))]
 
 
-def _shortest(table: TemporaryTable, values: Mapping[str, str | None], paths: Sequence[str]) -> Sequence[str]:
+def _shortest(table: TemporaryTable, values: Values, paths: Sequence[str]) -> Sequence[str]:
     """Return the paths, or the one that stands for all of them if the values are those of the first columns."""
     names = list(map(comparable_name, table.partition_columns[: len(values)]))
     own = {comparable_name(name): (name, value) for name, value in values.items()}
@@ -231,13 +245,13 @@ def _shortest(table: TemporaryTable, values: Mapping[str, str | None], paths: Se
     return [partition_path([name for name, _ in ordered], [value for _, value in ordered])]
 
 
-def _matching(paths: Sequence[str], values: Mapping[str, str | None]) -> Sequence[str]:
+def _matching(paths: Sequence[str], values: Values) -> Sequence[str]:
     """Return the paths of the partitions that have the given values."""
     wanted = {partition_path([name], [value]) for name, value in values.items()}
     return [path for path in paths if wanted <= set(path.split("/"))]
 
 
-def _described(values: Mapping[str, str | None]) -> str:
+def _described(values: Values) -> str:
     listed = ", ".join(f"{quote_name(name)} = {value}" for name, value in values.items())
     return f"PARTITION ({listed})"
 

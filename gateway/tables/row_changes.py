@@ -38,7 +38,7 @@ from gateway.tables.statement_context import Execution
 from gateway.tables.table_errors import inexact_rewriting, merge_subquery, not_supported
 from gateway.tables.temporary_tables import require_ready
 from workspace.name_comparison import comparable_name
-from workspace.records import TemporaryTable, WriteKind
+from workspace.records import PendingWrite, TemporaryTable, WriteKind
 
 log = structlog.get_logger(__name__)
 
@@ -248,16 +248,9 @@ class RowChanges:
         Raises:
             GatewayError: If the statement failed. The table remains unchanged.
         """
-        table = require_ready(await self._records.read(execution.session), name)
-        schema = await execution.backend.analyze_schema(build_session_table(table.name))
+        table, schema, contents = await self._read(execution, name)
         _check_rewriting(execution, table, schema, "REPLACE WHERE")
-        contents = await self._executor.views.contents(execution, table, schema)
-        write = replace(
-            self._parts.new_write(execution, schema, WriteKind.REWRITING),
-            replaced=table.parts,
-            replaced_rows=table.rows,
-            replaced_bytes=table.size_bytes,
-        )
+        write = self._rewriting_write(execution, table, schema)
 
         async def prepare() -> InsertedRows:
             kept = keep(table, schema, contents)
@@ -279,12 +272,11 @@ class RowChanges:
         Raises:
             GatewayError: If the statement failed. The table remains unchanged.
         """
-        backend = execution.backend
-        await check_by_spark(backend, _command(resolved))
-        table = require_ready(await self._records.read(execution.session), name)
-        schema = await backend.analyze_schema(build_session_table(table.name))
+        plan = base_pb2.Plan()
+        plan.command.sql_command.input.CopyFrom(resolved)
+        await check_by_spark(execution.backend, plan)
+        table, schema, rows = await self._read(execution, name)
         statement = RowStatement.of(resolved, table, execution.settings.dialect)
-        rows = await self._executor.views.contents(execution, table, schema)
         return await self._rewrite(execution, table, schema, statement, rows)
 
     async def merge(self, execution: Execution, name: str, command: commands_pb2.MergeIntoTableCommand) -> Response:
@@ -302,13 +294,25 @@ class RowChanges:
         plan.command.merge_into_table_command.CopyFrom(command)
         plan.command.merge_into_table_command.target_table_name = quote_name(name)
         await check_by_spark(execution.backend, plan)
+        table, schema, contents = await self._read(execution, name)
+        merge = FrameMerge(command, table.name, schema)
+        statement = RowStatement(merge.change, relations_pb2.SQL(), ())
+        return await self._rewrite(execution, table, schema, statement, merge.rows(contents))
+
+    async def _read(self, execution: Execution, name: str) -> tuple[TemporaryTable, StructType, relations_pb2.Relation]:
+        """Return a table, its columns and its rows."""
         table = require_ready(await self._records.read(execution.session), name)
         schema = await execution.backend.analyze_schema(build_session_table(table.name))
-        merge = FrameMerge(command, table.name, schema)
-        contents = await self._executor.views.contents(execution, table, schema)
-        statement = RowStatement(merge.change, relations_pb2.SQL(), ())
-        rows = merge.rows(contents)
-        return await self._rewrite(execution, table, schema, statement, rows)
+        return table, schema, await self._executor.views.contents(execution, table, schema)
+
+    def _rewriting_write(self, execution: Execution, table: TemporaryTable, schema: StructType) -> PendingWrite:
+        """Return a write that replaces all rows that a table has now."""
+        return replace(
+            self._parts.new_write(execution, schema, WriteKind.REWRITING),
+            replaced=table.parts,
+            replaced_rows=table.rows,
+            replaced_bytes=table.size_bytes,
+        )
 
     async def _rewrite(
         self,
@@ -327,15 +331,9 @@ class RowChanges:
             partitions = await rewriting.touched_partitions(backend, rows)
             if partitions == ():
                 return build_row_response({})
-            write = replace(
-                write,
-                kind=WriteKind.REWRITING,
-                partitions=partitions or (),
-                replaced=table.parts,
-                replaced_rows=table.rows,
-                replaced_bytes=table.size_bytes,
-            )
+            write = self._rewriting_write(execution, table, schema)
             if partitions:
+                write = replace(write, partitions=partitions)
                 rows = in_partitions(rows, schema, partitions, negated=False)
 
         async def prepare() -> InsertedRows:
@@ -347,12 +345,6 @@ class RowChanges:
         answer = await self._parts.execute(execution, table, write, prepare, statement=kind.value)
         log.info("rows_changed", table=table.name, statement=kind.value)
         return answer
-
-
-def _command(resolved: relations_pb2.Relation) -> base_pb2.Plan:
-    plan = base_pb2.Plan()
-    plan.command.sql_command.input.CopyFrom(resolved)
-    return plan
 
 
 def _check_rewriting(execution: Execution, table: TemporaryTable, schema: StructType, statement: str) -> None:

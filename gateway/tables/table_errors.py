@@ -28,23 +28,27 @@ class ChangeTakenError(Exception):
     """A change that another replica took over, completed or undid."""
 
 
+def table_changed(reason: str) -> GatewayError:
+    """Return the error for a statement that another statement has overtaken.
+
+    Args:
+        reason: What the other statement does, as a sentence.
+    """
+    text = f"{reason} Nothing was changed. Run the statement again."
+    return GatewayError("LODGE_TABLE_CHANGED", "40001", text)
+
+
 def cannot_analyze(name: str) -> GatewayError:
     """Return the error for an insertion that Spark could not analyze at first, but could execute."""
-    return GatewayError(
-        "LODGE_TABLE_CHANGED",
-        "40001",
+    return table_changed(
         f"Spark could not analyze the insertion into temporary table [{name}], perhaps because another statement was "
-        "replacing what it reads. Nothing was changed. Run the statement again.",
+        "replacing what it reads."
     )
 
 
 def created_concurrently(name: str) -> GatewayError:
     """Return the error for the replacement of a table that another statement creates or drops."""
-    return GatewayError(
-        "LODGE_TABLE_CHANGED",
-        "40001",
-        f"Another statement creates or drops temporary table [{name}]. Nothing was changed. Run the statement again.",
-    )
+    return table_changed(f"Another statement creates or drops temporary table [{name}].")
 
 
 def outside_of_temporary_workspace(workspaces: Workspaces) -> GatewayError:

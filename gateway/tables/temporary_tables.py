@@ -104,11 +104,10 @@ class TemporaryTables:
         """
         session = execution.session
         schema = await new.schema(execution)
-        found = find_table(await self._records.read(session), new.name)
-        if new.or_replace and found is not None:
-            if found.state is not TableState.READY:
-                raise created_concurrently(new.name)
-            return await self._replace(execution, new, schema)
+        if new.or_replace:
+            found = find_table(await self._records.read(session), new.name)
+            if found is not None:
+                return await self._replace(execution, replace(found, name=new.name), new, schema)
         write = self._parts.new_write(execution, schema, WriteKind.CREATION)
         table = new.table(write)
         log.info(
@@ -144,13 +143,16 @@ class TemporaryTables:
         log.info("temporary_table_created", table=table.name, table_uuid=table.uuid)
         return answer
 
-    async def _replace(self, execution: Execution, new: NewTable, schema: StructType) -> Response:
+    async def _replace(
+        self, execution: Execution, table: TemporaryTable, new: NewTable, schema: StructType
+    ) -> Response:
         """Replace a table by another one with the same name.
 
         Raises:
             GatewayError: If the statement failed. The table remains as it is.
         """
-        table = require_ready(await self._records.read(execution.session), new.name)
+        if table.state is not TableState.READY:
+            raise created_concurrently(new.name)
         write = self._parts.new_write(execution, schema, WriteKind.REPLACEMENT)
         definition = replace(new.table(write).definition, schema=write.schema)
         write = replace(write, definition=definition, former_schema=await self._schema_if_readable(execution, table))

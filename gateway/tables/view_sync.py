@@ -30,10 +30,9 @@ from gateway.stored_tables.table_plans import (
     to_spark_path,
 )
 from gateway.tables.background import let_arrive, run_to_completion
-from gateway.tables.changes import find_pending, same_table
+from gateway.tables.changes import find_pending, named, same_table
 from gateway.tables.records import TableRecords
 from gateway.tables.statement_context import Execution
-from workspace.name_comparison import comparable_name
 from workspace.record_changes import find_table
 from workspace.records import PendingChange, PendingDrop, PendingWrite, SessionRecord, TableState, TemporaryTable
 
@@ -134,7 +133,8 @@ class ViewSync:
                     is_replacement = isinstance(change, PendingWrite) and change.definition is not None
                     text = current.schema or ("" if is_replacement else change.schema)  # unknown after an undo
                     if text:
-                        await self.create(execution, _spelled(current, table.name), decode_schema(text))
+                        named_table = replace(current, name=named(record, table).name)
+                        await self.create(execution, named_table, decode_schema(text))
                         await self._drop_other_names(execution, record, current, change, former_name)
                 elif find_table(record, table.name) is current:
                     await let_arrive(execution.backend.drop_temp_view(table.name))
@@ -223,8 +223,3 @@ class ViewSync:
 def contents_of(table: TemporaryTable | None) -> object:
     """Return a value that changes exactly when the view of a table must be replaced."""
     return None if table is None else (table.name, table.state, table.visible_parts, table.schema)
-
-
-def _spelled(table: TemporaryTable, name: str) -> TemporaryTable:
-    """Return a table with its name in the spelling of a statement, unless the table has another name by now."""
-    return replace(table, name=name) if comparable_name(table.name) == comparable_name(name) else table

@@ -121,7 +121,7 @@ def _split_comments(text: str) -> tuple[list[str], list[str]]:
 
 
 def _split_statements(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the statements. A query between delimiters is one statement, whatever it contains."""
+    """Yield the statements. A query between delimiters is one statement, even if it contains semicolons."""
     parts: list[list[str]] = [[]]
     delimited = set[int]()
     for line in lines:

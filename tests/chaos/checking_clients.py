@@ -24,6 +24,7 @@ _CHANGES = (
     *(Action.INSERT, Action.INSERT, Action.OVERWRITE, Action.OVERWRITE_PARTITIONS, Action.UPDATE, Action.MERGE),
     *(Action.REPLACE, Action.ADD_COLUMN, Action.RENAME),
 )
+"""The changes of tables, each as often as a client should choose it."""
 
 _Answer = TypeVar("_Answer")
 
@@ -36,14 +37,23 @@ class CheckingClient:
         name: The name of the client.
         repeats_canceled: Whether to repeat a request that ends with the gRPC code ``CANCELLED``. A gateway that stops
             on a busy node can end a new request with it, before the request has any effect.
+        changes: The changes of tables to choose from.
 
     Attributes:
         pauses: How long the client waited for each request, in seconds, without the time that the query sleeps.
         problem: The violation that the client found; None if there is none.
     """
 
-    def __init__(self, session: SparkSession, name: str, *, repeats_canceled: bool = False) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        name: str,
+        *,
+        repeats_canceled: bool = False,
+        changes: Sequence[Action] = _CHANGES,
+    ) -> None:
         self.name = name
+        self._changes = changes
         self._repeats_canceled = repeats_canceled
         self.pauses: list[float] = []
         self.problem: str | None = None
@@ -117,7 +127,7 @@ class CheckingClient:
         self._session.createDataFrame(rows).createOrReplaceTempView("uploaded")
 
     def _change(self) -> None:
-        action = self._random.choice(_CHANGES)
+        action = self._random.choice(self._changes)
         new = self._new_rows()
         if action is Action.RENAME:
             statement = rename(self._table, f"{self._table}_", self._expected)

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from kubernetes import config
 from kubernetes.client import ApiException, ApiextensionsV1Api
+from kubernetes.dynamic import DynamicClient
 
 from tests.cluster.accounts import ServiceAccount
 from tests.cluster.cluster import Cluster
@@ -73,6 +74,13 @@ def changed(definition: Manifest, revision: str | None) -> dict[str, Any]:
     if revision is not None:
         annotations[REVISION] = revision
     return older
+
+
+def test_server_keeps_each_field_of_the_definition(chart_cluster: Cluster, definition: Manifest) -> None:
+    """Otherwise, a second `helm install` with the same definition ends with a conflict."""
+    api = DynamicClient(chart_cluster.client).resources.get(kind="CustomResourceDefinition")
+    stored = api.get(name=NAME).to_dict()["spec"]
+    assert stored["versions"] == definition["spec"]["versions"]
 
 
 def test_job_replaces_an_older_definition(

@@ -6,9 +6,12 @@ from types import TracebackType
 from typing import Self
 
 from tests.chaos.checking_clients import CheckingClient
+from tests.chaos.table_changes import Action
 from tests.installation.installation import Installation, wait_until
 
 CLIENTS = 3
+_CHANGES = (Action.INSERT, Action.OVERWRITE)
+"""The changes of tables that all versions of Lodge have, also the older version of these tests."""
 _PROGRESS_SECONDS = 180.0
 
 
@@ -21,7 +24,7 @@ class Clients:
 
     def __init__(self, installation: Installation) -> None:
         self._clients = [
-            CheckingClient(installation.connect(name), name, repeats_canceled=True)
+            CheckingClient(installation.connect(name), name, repeats_canceled=True, changes=_CHANGES)
             for name in (f"client-{number}" for number in range(CLIENTS))
         ]
 

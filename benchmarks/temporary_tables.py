@@ -175,8 +175,8 @@ def bench_interception(direct: SparkSession, workspaces: Workspaces) -> None:
             await paths.check(request.data, [plan.plan], plan.size_bytes, plan.texts)
             if await Statement(request, plan, pools).may_change_tables():
                 raise AssertionError("Lodge executes an ordinary statement.")
-            if await resolution.resolve_names(request, plan, _fail_on_names) is not None:
-                raise AssertionError("Lodge changed an ordinary statement.")
+            if await resolution.find_resolver(request, plan, _fail_on_names) is not None:
+                raise AssertionError("Lodge changes an ordinary statement.")
 
         found = asyncio.run(_measure_seconds(check))
         print(

@@ -22,9 +22,11 @@ Source: [temporary-tables §5.1.8], [temporary-tables §5.1.10], [temporary-tabl
 [spark-connect-server SparkConnectPlanner], ``executeSQLWithRefs``.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, Self
 
 from google.protobuf.message import Message
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
@@ -35,17 +37,20 @@ from gateway.errors import GatewayError, SparkError
 from gateway.messages.deep_messages import append_copies
 from gateway.names.catalog_calls import resolve_catalog_call
 from gateway.names.embedded_statements import TextPlace
+from gateway.names.file_metadata import add_file_metadata, find_names
 from gateway.names.name_lookup import ONE_PATH, NameLookup
 from gateway.names.plan_messages import find_messages_with_names, find_statement_texts
-from gateway.names.scan_relations import find_scans, uses_engine
+from gateway.names.scan_relations import NO_OPTIONS, NamedScan, find_scans, uses_engine
 from gateway.names.sql_text_resolver import SqlTextResolver
 from gateway.plans.sql_relations import find_sql_root, read_parameters, read_sql_command, remove_positional_parameters
 from gateway.scans.scan_summary import ScanSummary
 from gateway.scans.single_use import find_single_uses
 from gateway.scans.spark_readers import may_replace_scans
 from gateway.sql.column_pruning import find_names_of_expressions, unite_names
+from gateway.sql.lexer import tokenize
 from gateway.sql.name_syntax import qualify_with_session, quote_name
 from workspace.name_comparison import comparable_name
+from workspace.records import TableState
 
 _Expression = expressions_pb2.Expression
 
@@ -54,6 +59,23 @@ class PlanResolver(NameLookup):
     """Resolves all names of a session in requests and plans."""
 
     __slots__ = ()
+
+    async def with_file_metadata(self, message: Message) -> Self:
+        """Return a resolver that knows the column ``_metadata`` of the temporary tables that a message may read.
+
+        Raises:
+            GatewayError: If the storage or the backend fails.
+        """
+        if self.read_file_metadata is None or not self.tables:
+            return self
+        by_name = {table.name: table for table in self.tables if table.state is TableState.READY}
+        names = await asyncio.to_thread(find_names, message, by_name)
+        relations = {
+            self.settings.comparable_name(name): relation
+            for name in names
+            if (relation := await self.read_file_metadata(by_name[name])) is not None
+        }
+        return replace(self, file_metadata={**self.file_metadata, **relations}) if relations else self
 
     def resolve(self, message: Message, aliases: Iterable[str] = ()) -> bool:
         """Resolve all references in a message in place.
@@ -129,16 +151,31 @@ class _PlanResolution:
         statement: relations_pb2.Relation | None = None,
     ) -> None:
         self._lookup = lookup
+        self._has_changed = False
         self._found = find_messages_with_names(root)
+        if lookup.file_metadata and add_file_metadata(self._relations(), self._find_file_metadata):
+            self._found = find_messages_with_names(root)
+            self._has_changed = True
         self._find_names = cache(partial(_find_names_of_operations, self._found))
         self._texts = SqlTextResolver(lookup, self._find_names)
         self._statements = find_statement_texts(self._found, statement)
-        relations = (message for message in self._found if isinstance(message, relations_pb2.Relation))
-        own = (relation.subquery_alias.alias for relation in relations if relation.HasField("subquery_alias"))
+        own = (one.subquery_alias.alias for one in self._relations() if one.HasField("subquery_alias"))
         self._aliases = frozenset(comparable_name(alias) for alias in (*own, *aliases))
 
+    def _relations(self) -> Sequence[relations_pb2.Relation]:
+        return [message for message in self._found if isinstance(message, relations_pb2.Relation)]
+
+    def _find_file_metadata(self, text: str) -> relations_pb2.Relation | None:
+        """Return a table by its name in a plan, with the column ``_metadata``. None if the column cannot be read."""
+        parts = [token.value for token in tokenize(text, self._lookup.settings.dialect) if token.is_name]
+        name = self._lookup.find_file_metadata(parts)
+        if name is None:
+            return None
+        rows = self._lookup.file_metadata[self._lookup.settings.comparable_name(name)]
+        return NamedScan(name, NO_OPTIONS, rows).to_relation()
+
     def resolve(self) -> bool:
-        changed = False
+        changed = self._has_changed
         for message in self._found:
             changed |= _RESOLVERS[message.DESCRIPTOR.full_name](self, message)
         return changed

@@ -35,6 +35,7 @@ from gateway.plans.sql_relations import find_sql_root, find_statement
 from gateway.scans.plannings import Plannings
 from gateway.scans.scan_summary import ScanSummary
 from gateway.sql.sql_texts import SqlTexts
+from gateway.stored_tables.table_plans import FILE_METADATA
 from workspace.workspaces import Workspaces
 
 GetResolver = Callable[[SqlTexts], Awaitable[PlanResolver]]
@@ -86,28 +87,34 @@ class RequestResolver:
         self._plans = plans
         self._cached_search: tuple[Workspaces, WordSearch] | None = None
 
-    async def resolve_names(
+    async def find_resolver(
         self, request: Request, decoded: DecodedPlan, get_resolver: GetResolver
     ) -> PlanResolver | None:
-        """Resolve the names in the plan of an ``ExecutePlan`` request, in place.
+        """Return the resolver for the plan of an ``ExecutePlan`` request. None if the plan needs none.
 
         Args:
             request: The request.
             decoded: The plan of the request.
             get_resolver: A function that returns the resolver of the session.
 
-        Returns:
-            The resolver, which plans the scans of the plan. None if the plan has not changed.
+        Raises:
+            GatewayError: If the storage or the backend fails.
+        """
+        get = partial(get_resolver, decoded.texts)
+        resolver = await self._get_needed_resolver(request.data, decoded.plan, get, is_needed=decoded.is_compressed)
+        return None if resolver is None else await resolver.with_file_metadata(decoded.plan)
+
+    async def resolve_names(self, decoded: DecodedPlan, resolver: PlanResolver) -> bool:
+        """Resolve the names in the plan of an ``ExecutePlan`` request, in place. Return whether the plan has changed.
+
+        Args:
+            decoded: The plan of the request.
+            resolver: The resolver, which plans the scans of the plan.
 
         Raises:
             GatewayError: If a name cannot be resolved, or the plan is not allowed.
         """
-        get = partial(get_resolver, decoded.texts)
-        resolver = await self._get_needed_resolver(request.data, decoded.plan, get, is_needed=decoded.is_compressed)
-        if resolver is None:
-            return None
-        is_changed = await self._workspaces.reads.run_or_abandon(resolver.resolve_statement, decoded.plan)
-        return resolver if is_changed else None
+        return await self._workspaces.reads.run_or_abandon(resolver.resolve_statement, decoded.plan)
 
     async def plan_execution(self, request: Request, decoded: DecodedPlan, resolver: PlanResolver) -> Request:
         """Plan the scans of an ``ExecutePlan`` request.
@@ -147,9 +154,11 @@ class RequestResolver:
                 return ResolvedAnalysis(request)
             get = partial(get_resolver, analysis.texts)
             resolver = await self._get_needed_resolver(request, message, get, is_needed=is_compressed)
-            if resolver is None or not await self._workspaces.reads.run_or_abandon(
-                _resolve_analysis, analysis, resolver
-            ):
+            if resolver is None:
+                return ResolvedAnalysis(request)
+            for each in (message, *(decoded.plan for _, decoded in analysis.compressed)):
+                resolver = await resolver.with_file_metadata(each)
+            if not await self._workspaces.reads.run_or_abandon(_resolve_analysis, analysis, resolver):
                 return ResolvedAnalysis(request)
             scans: list[ScanSummary] = []
             for plan, compressed in analysis.compressed:
@@ -186,11 +195,11 @@ class RequestResolver:
         )
 
     def _workspace_search(self) -> WordSearch:
-        """Return a search for workspace names and for the name of Lodge's data source."""
+        """Return a search for workspace names, Lodge's data source and the column that describes files."""
         now = self._workspaces.now
         if self._cached_search is None or self._cached_search[0] is not now:
             roots = {name.partition(".")[0] for name in now.by_name}
-            self._cached_search = now, WordSearch((*roots, FORMAT))
+            self._cached_search = now, WordSearch((*roots, FORMAT, FILE_METADATA))
         return self._cached_search[1]
 
 

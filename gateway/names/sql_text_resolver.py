@@ -20,8 +20,9 @@ from pyspark.sql.connect.proto import relations_pb2
 from engine.scan_source import FORMAT
 from gateway.errors import GatewayError, ParseError
 from gateway.names.embedded_statements import EmbeddedStatements, TextPlace, may_embed_statement
+from gateway.names.file_metadata import find_read_tables
 from gateway.names.name_lookup import ONE_PATH, NameLookup
-from gateway.names.scan_relations import NamedScan, StatementScans, generate_alias
+from gateway.names.scan_relations import NO_OPTIONS, NamedScan, StatementScans, generate_alias
 from gateway.scans.scan_signatures import sign_scan
 from gateway.sql.execute_immediate import find_execute_immediate
 from gateway.sql.identifier_clauses import UnknownName, resolve_identifier_clauses
@@ -33,6 +34,7 @@ from gateway.sql.references import Reference, find_references, replace_spans
 from gateway.sql.string_literals import write_string
 from gateway.sql.table_options import TableOptionsError
 from gateway.sql.using_clause import find_using_clauses, write_options
+from gateway.stored_tables.table_plans import FILE_METADATA
 from workspace.name_comparison import comparable_name
 
 _WORDS_OF_NAMES = (FORMAT, "identifier", "\N{LATIN SMALL LETTER DOTLESS I}")
@@ -62,11 +64,18 @@ class _Replacements:
         spans: The start, end and replacement of each span.
         scans: The scans of the text, by workspace and path.
         inner_scans: The scans of texts in ``EXECUTE IMMEDIATE``.
+        with_file_metadata: The temporary tables with the column ``_metadata``, by name.
     """
 
     spans: list[tuple[int, int, str]] = field(default_factory=list)
     scans: dict[tuple[str, str], NamedScan] = field(default_factory=dict)
     inner_scans: list[relations_pb2.Relation] = field(default_factory=list)
+    with_file_metadata: dict[str, NamedScan] = field(default_factory=dict)
+
+    def relations(self) -> Sequence[relations_pb2.Relation]:
+        """Return all relations to which the new text refers."""
+        named = (*self.scans.values(), *self.with_file_metadata.values())
+        return [*(scan.to_relation() for scan in named), *self.inner_scans]
 
 
 class SqlTextResolver:
@@ -113,14 +122,16 @@ class SqlTextResolver:
         references = find_references(known, self._lookup.count_workspace_parts)
         if references:
             self._resolve_references(tokens, references, replacements)
+        if self._lookup.file_metadata:
+            self._read_file_metadata(known, replacements)
         if not replacements.spans:
             return ResolvedText(text)
-        if replacements.scans or replacements.inner_scans:
+        scans = replacements.relations()
+        if scans:
             _refuse_view(tokens)
         spans = sorted(replacements.spans)
         strings = StringEvaluator(tokens, parameters, self._dialect)
         unused = (position for start, end, _ in spans for position in strings.find_positions(start, end))
-        scans = [*(scan.to_relation() for scan in replacements.scans.values()), *replacements.inner_scans]
         return ResolvedText(replace_spans(text, spans), scans, frozenset(unused))
 
     def _may_need_changes(self, text: str, place: TextPlace) -> bool:
@@ -133,6 +144,7 @@ class SqlTextResolver:
             any(word in lowered for word in _WORDS_OF_NAMES)
             or self._lookup.mentions_workspace(text)
             or may_embed_statement(text, place)
+            or (bool(self._lookup.file_metadata) and FILE_METADATA in lowered)
         )
 
     def _resolve_immediates(
@@ -227,6 +239,20 @@ class SqlTextResolver:
             scan = self._lookup.build_scan(workspace, rest, options=options, mentioned=statement.mentioned)
             scans[key] = NamedScan(generate_alias(rest[0], end - reference.start), options, scan)
         return end, scans[key].alias
+
+    def _read_file_metadata(self, tokens: Sequence[Token], replacements: _Replacements) -> None:
+        """Let a statement that mentions the column ``_metadata`` read temporary tables with this column."""
+        lookup, known = self._lookup, replacements.with_file_metadata
+        tables = find_read_tables(tokens, lookup.find_file_metadata)
+        starts = {table.start for table in tables}
+        replacements.spans[:] = [span for span in replacements.spans if span[0] not in starts]
+        for table in tables:
+            name = lookup.settings.comparable_name(table.name)
+            if name not in known:
+                alias = generate_alias(table.name, table.end - table.start)
+                known[name] = NamedScan(alias, NO_OPTIONS, lookup.file_metadata[name])
+            suffix = "" if table.has_alias else f" AS {quote_name(table.name)}"
+            replacements.spans.append((table.start, table.end, known[name].alias + suffix))
 
     def _complete_using_clauses(self, text: str) -> str:
         """Complete the options in ``USING lodge OPTIONS (…)`` clauses."""

@@ -27,6 +27,7 @@ from gateway.scans.plannings import Plannings
 from gateway.sessions.registry import Sessions
 from gateway.sql.statements import CreateView
 from gateway.statements.computed_texts import evaluate_names
+from gateway.statements.hidden_paths import check_query, copy_query
 from gateway.statements.routes import Change, Pass, Route, Scan
 from gateway.statements.session_view import SessionView
 from gateway.statements.statement import Statement
@@ -84,8 +85,13 @@ class Classifier:
         if change is not None:
             return change
         get_resolver = partial(view.resolver, on_progress=progress.send)
-        resolver = await self._resolution.resolve_names(statement.request, statement.decoded, get_resolver)
-        return Pass() if resolver is None else Scan(resolver)
+        resolver = await self._resolution.find_resolver(statement.request, statement.decoded, get_resolver)
+        if resolver is None:
+            return Pass()
+        query = await copy_query(statement, resolver) if resolver.file_metadata else None
+        if not await self._resolution.resolve_names(statement.decoded, resolver):
+            return Pass()
+        return Scan(resolver) if query is None else check_query(query, statement, view, resolver)
 
     async def _find_change(self, statement: Statement, view: SessionView, progress: DiscoveryProgress) -> Change | None:
         """Return the execution of a statement that belongs to Lodge. None if it belongs to Spark."""

@@ -13,11 +13,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 
+from pyspark.sql.connect.proto import relations_pb2
+
 from gateway.backends.backend_operations import OnProgress
 from gateway.backends.backend_session import BackendSession
 from gateway.backends.forwarding import Context, request_metadata
 from gateway.backends.session_settings import SessionSettings
 from gateway.blocking_work.current_workspaces import CurrentWorkspaces
+from gateway.errors import storage_failed
 from gateway.messages.statement_request import StatementRequest
 from gateway.names.plan_resolver import PlanResolver
 from gateway.operations.operations import Operation
@@ -151,7 +154,15 @@ class SessionView:
         record = await self.settled_record()
         workspaces = self._views.workspaces.now
         scans = SessionScans(self._views.planner, self.session.key.principal, self.backend, workspaces, on_progress)
-        return PlanResolver(workspaces, record.tables, settings, scans, texts)
+        return PlanResolver(
+            workspaces, record.tables, settings, scans, texts, read_file_metadata=self._read_file_metadata
+        )
+
+    async def _read_file_metadata(self, table: TemporaryTable) -> relations_pb2.Relation | None:
+        try:
+            return await self._views.services.tables.with_file_metadata(self._execution_of_lodge(), table)
+        except OSError as error:
+            raise storage_failed(error) from error
 
     def _execution_of_lodge(self) -> Execution:
         """Return an execution that completes statements of other replicas."""

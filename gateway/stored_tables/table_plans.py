@@ -27,6 +27,9 @@ from workspace.storage_paths import StoragePath
 ROWS_WRITTEN = "lodge_rows_written"
 """The beginning of the names of the observed metrics that count the rows of writes."""
 
+FILE_METADATA = "_metadata"
+"""The column of Spark that describes the file of a row."""
+
 PRIVATE_FILES = {"fs.permissions.umask-mode": "077", "fs.file.impl.disable.cache": "true"}
 """The options of a write with which Spark creates directories with mode 0700 and files with mode 0600."""
 
@@ -92,6 +95,7 @@ def build_scan(
     schema: StructType,
     options: Mapping[str, str],
     partition_columns: Sequence[str] = (),
+    has_file_metadata: bool = False,
 ) -> relations_pb2.Relation:
     """Return a relation that reads the rows in directories, in a single scan.
 
@@ -104,6 +108,8 @@ def build_scan(
         options: The options of the data source.
         partition_columns: The columns whose values are in the names of directories. Spark does not keep the metadata of
             such columns, so the relation adds them.
+        has_file_metadata: Whether to add the column ``_metadata`` of Spark, which has the name of a file in place of
+            its path.
 
     The relation pads ``CHAR`` columns itself, because a setting of the session decides whether Spark does.
     """
@@ -125,7 +131,20 @@ def build_scan(
         column.unresolved_attribute.unparsed_identifier = quote_name(field.name)
         if length is not None:
             column.CopyFrom(_padded(column, length))
+    if has_file_metadata:
+        projection.project.expressions.append(_file_metadata())
     return projection
+
+
+def _file_metadata() -> expressions_pb2.Expression:
+    """Return the column ``_metadata`` without a path of the server."""
+    column = expressions_pb2.Expression()
+    column.alias.name.append(FILE_METADATA)
+    changed = column.alias.expr.update_fields
+    changed.struct_expression.unresolved_attribute.unparsed_identifier = FILE_METADATA
+    changed.field_name = "file_path"
+    changed.value_expression.unresolved_attribute.unparsed_identifier = f"{FILE_METADATA}.file_name"
+    return column
 
 
 def _padded(column: expressions_pb2.Expression, length: int) -> expressions_pb2.Expression:

@@ -114,8 +114,9 @@ class StatementContext:
         """
         resolved = base_pb2.Plan()
         resolved.CopyFrom(plan)
-        await self.workspace_reads.run_or_abandon(self.names.resolve, resolved)
-        await self.names.plan_scans(resolved)
+        names = await self.names.with_file_metadata(resolved)
+        await self.workspace_reads.run_or_abandon(names.resolve, resolved)
+        await names.plan_scans(resolved)
         return resolved
 
     async def resolve_explanation(
@@ -142,7 +143,8 @@ class StatementContext:
     ) -> tuple[relations_pb2.Relation, Sequence[ScanSummary]]:
         command = base_pb2.Plan()
         command.command.sql_command.input.CopyFrom(relation)
-        await self.workspace_reads.run_or_abandon(self.names.resolve, command)
+        names = await self.names.with_file_metadata(command)
+        await self.workspace_reads.run_or_abandon(names.resolve, command)
         plan = base_pb2.Plan()
         plan.root.CopyFrom(command.command.sql_command.input)
-        return plan.root, await self.names.plan_scans(plan)
+        return plan.root, await names.plan_scans(plan)

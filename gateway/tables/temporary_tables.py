@@ -21,7 +21,7 @@ import uuid
 from dataclasses import replace
 
 import structlog
-from pyspark.sql.connect.proto import base_pb2
+from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.types import StructType
 
 from gateway.blocking_work.current_workspaces import CurrentWorkspaces
@@ -32,7 +32,13 @@ from gateway.operations.responses import Response
 from gateway.sql.name_syntax import qualify_with_session
 from gateway.stored_tables.insert_plans import InsertedRows, no_rows
 from gateway.stored_tables.listings import build_create_statement
-from gateway.stored_tables.table_plans import build_empty_relation, build_session_table, decode_schema, encode_schema
+from gateway.stored_tables.table_plans import (
+    FILE_METADATA,
+    build_empty_relation,
+    build_session_table,
+    decode_schema,
+    encode_schema,
+)
 from gateway.tables.answers import not_created
 from gateway.tables.backend_errors import for_client
 from gateway.tables.changes import begin_drop, begin_write, is_name_taken
@@ -286,6 +292,18 @@ class TemporaryTables:
             return encode_schema(await execution.backend.analyze_schema(build_session_table(table.name)))
         except BackendError:
             return ""
+
+    async def with_file_metadata(self, execution: Execution, table: TemporaryTable) -> relations_pb2.Relation | None:
+        """Return the rows of a table with the column ``_metadata``. None if the table has such a column of its own.
+
+        Raises:
+            GatewayError: If the backend fails.
+            OSError: If the storage is not there.
+        """
+        schema = await execution.backend.analyze_schema(build_session_table(table.name))
+        if comparable_name(FILE_METADATA) in map(comparable_name, schema.names):
+            return None
+        return await self._executor.views.contents(execution, table, schema, has_file_metadata=True)
 
     async def create_statement(self, execution: Execution, table: TemporaryTable) -> str:
         """Return the statement that ``SHOW CREATE TABLE`` displays for a table.

@@ -75,8 +75,10 @@ class ViewSync:
                 await run_to_completion(execution.backend.operations.execute(build_view(table.name, unreadable)))
             raise
 
-    async def contents(self, execution: Execution, table: TemporaryTable, schema: StructType) -> relations_pb2.Relation:
-        """Return a relation with the visible rows of a table.
+    async def contents(
+        self, execution: Execution, table: TemporaryTable, schema: StructType, *, has_file_metadata: bool = False
+    ) -> relations_pb2.Relation:
+        """Return a relation with the visible rows of a table. It can have the column ``_metadata`` of their files.
 
         Raises:
             OSError: If the storage is not there.
@@ -87,6 +89,7 @@ class ViewSync:
             schema=schema,
             options=storage_options(table),
             partition_columns=table.partition_columns,
+            has_file_metadata=has_file_metadata,
         )
         directories = await self._storage.run_location(self._directories, execution, table)
         if not table.partition_columns:

@@ -119,8 +119,10 @@ class Routes:
                 return f"change {statement!r} {resolved}"
         request = read_request(data, "ExecutePlan")
         decoded = await self._decoder.decode(await self._decoder.read(request))
-        resolver = await self._resolver.resolve_names(request, decoded, get_resolver)
-        executed = request if resolver is None else await self._resolver.plan_execution(request, decoded, resolver)
+        resolver = await self._resolver.find_resolver(request, decoded, get_resolver)
+        executed = request
+        if resolver is not None and await self._resolver.resolve_names(decoded, resolver):
+            executed = await self._resolver.plan_execution(request, decoded, resolver)
         analysis = base_pb2.AnalyzePlanRequest(session_id=_KEY.client_session_id)
         analysis.schema.plan.CopyFrom(message.plan)
         try:

@@ -1,0 +1,85 @@
+"""Answers a SQL command that is a query and reads the files of a temporary table directly.
+
+Spark answers such a command with the relation that it received, and the client executes this relation. The relation
+would contain the paths of the files. Therefore, Lodge lets Spark check the query, and answers with the query as the
+client sent it.
+"""
+
+import uuid
+from dataclasses import replace
+from functools import partial
+
+from pyspark.sql.connect.proto import base_pb2, relations_pb2
+
+from gateway.names.plan_resolver import PlanResolver
+from gateway.operations.operations import Operation
+from gateway.operations.responses import Response
+from gateway.plans.sql_relations import find_statement, read_parameters
+from gateway.sql.cursor import Cursor
+from gateway.sql.execute_immediate import find_execute_immediate
+from gateway.sql.lexer import Dialect, tokenize
+from gateway.sql.parameters import Parameters
+from gateway.sql.read_only_query import find_data_change, is_query_start
+from gateway.statements.routes import Change
+from gateway.statements.session_view import SessionView
+from gateway.statements.statement import Statement
+
+
+async def copy_query(statement: Statement, resolver: PlanResolver) -> relations_pb2.Relation | None:
+    """Return a copy of the query that a SQL command consists of. None for any other plan.
+
+    Raises:
+        GatewayError: If the text has too many tokens.
+    """
+    if statement.sql is None or not statement.plan.HasField("command"):
+        return None
+    text = statement.texts.of(statement.sql.query)
+    if not await statement.run(_returns_query, text, read_parameters(statement.sql), resolver.settings.dialect):
+        return None
+    query = relations_pb2.Relation()
+    query.CopyFrom(statement.sql_relation)
+    return query
+
+
+def _returns_query(text: str, parameters: Parameters, dialect: Dialect) -> bool:
+    """Return whether Spark answers a text with a query to execute: it is one, or ``EXECUTE IMMEDIATE`` of one."""
+    cursor = Cursor(text, dialect)
+    if cursor.keyword() != "EXECUTE":
+        return _is_query(cursor)
+    tokens = tokenize(text, dialect)
+    immediate, *others = find_execute_immediate(tokens, parameters, dialect)
+    sets_variable = any(token.keyword == "INTO" for token in tokens if token.start >= immediate.end)
+    is_query = immediate.text is not None and _is_query(Cursor(immediate.text, dialect))
+    return is_query and not others and not sets_variable
+
+
+def _is_query(cursor: Cursor) -> bool:
+    return is_query_start(cursor) and find_data_change(cursor) is None
+
+
+def check_query(
+    query: relations_pb2.Relation, statement: Statement, view: SessionView, resolver: PlanResolver
+) -> Change:
+    """Return the execution of a SQL command that is a query.
+
+    Args:
+        query: The query as the client sent it.
+        statement: The command, in whose plan the names are resolved.
+        view: The session of the client.
+        resolver: Plans the scans of the query.
+    """
+    request = replace(view.request, operation_id=view.request.operation_id or str(uuid.uuid4()))
+    return Change(Operation(request), partial(_check, query, statement.plan, view, resolver))
+
+
+async def _check(
+    query: relations_pb2.Relation, command: base_pb2.Plan, view: SessionView, resolver: PlanResolver
+) -> Response:
+    resolved = find_statement(command)
+    if resolved is None:
+        raise LookupError("The command is not a SQL text.")
+    plan = base_pb2.Plan()
+    plan.root.CopyFrom(resolved)
+    await resolver.plan_scans(plan)
+    await view.backend.analyze_schema(plan.root)
+    return Response(sql_command_result=Response.SqlCommandResult(relation=query))

@@ -25,7 +25,15 @@ STEPS = (
 )
 
 
-@pytest.mark.parametrize("storage", ["parquet", "parquet partitioned by (p)", "orc", "json"])
+@pytest.mark.parametrize(
+    "storage",
+    [
+        "parquet partitioned by (p)",
+        pytest.param("parquet", marks=pytest.mark.slow),
+        pytest.param("orc", marks=pytest.mark.slow),
+        pytest.param("json", marks=pytest.mark.slow),
+    ],
+)
 def test_columns_change_as_in_a_table_of_spark(client, storage):
     pair = SparkPair(client)
     with pair.tables(f"(a int, p string) using {storage}"):

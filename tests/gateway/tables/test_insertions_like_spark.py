@@ -6,18 +6,26 @@ from tests.gateway.tables.random_insertions import compare, create_case
 from tests.gateway.tables.spark_pair import SparkPair
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_insertions_have_the_effect_that_they_have_on_a_table_of_spark(client, seed):
     compare(client, create_case(seed))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6, 24))
+@pytest.mark.parametrize("seed", range(4, 24))
 def test_more_insertions_have_the_effect_that_they_have_on_a_table_of_spark(client, seed):
     compare(client, create_case(seed))
 
 
-@pytest.mark.parametrize("storage", ["parquet", "orc", "json", "csv"])
+@pytest.mark.parametrize(
+    "storage",
+    [
+        "orc",
+        pytest.param("parquet", marks=pytest.mark.slow),
+        pytest.param("json", marks=pytest.mark.slow),
+        pytest.param("csv", marks=pytest.mark.slow),
+    ],
+)
 def test_default_values_and_lengths_are_those_of_spark(client, storage):
     pair = SparkPair(client)
     columns = (

@@ -154,6 +154,7 @@ def test_removed_partitions_have_the_values_of_the_parameters(client):
     assert not table.replacements
 
 
+@pytest.mark.slow
 def test_removal_of_many_partitions_is_stored_as_one_prefix_or_refused(client):
     client.run("create temporary table t partitioned by (q, p) as select id, id q, id % 2 p from range(1004)")
     refused = ("LODGE_TEMPORARY_TABLE_OPERATION", "0A000", "DELETE FROM")

@@ -160,7 +160,7 @@ def comparable(rows: pa.Table) -> object:
     return rows.column_names, rows.select(kept).to_pylist()
 
 
-@pytest.mark.parametrize("form", FORMS[1:])
+@pytest.mark.parametrize("form", [FORMS[1], *(pytest.param(form, marks=pytest.mark.slow) for form in FORMS[2:])])
 def test_each_statement_has_the_same_answer_in_each_form(writable, new_raw_client, form):
     (writable.files / "f.csv").write_text("a\n1\n")
     expected, answers = (

@@ -12,6 +12,7 @@ Guarantees:
 Source: "File metadata columns" in [spark-data-source]; ``View.metadataOutput``.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, cast
 
@@ -23,6 +24,7 @@ from gateway.errors import GatewayError
 from gateway.names.plan_messages import fields_with_names, find_children, find_messages_with_names
 from gateway.sql.column_pruning import find_mentioned_names
 from gateway.sql.lexer import Token, TokenKind
+from gateway.sql.piecewise_search import is_found
 from gateway.sql.table_walk import TableWalk
 from gateway.stored_tables.table_plans import FILE_METADATA
 from workspace.name_comparison import comparable_name
@@ -39,6 +41,7 @@ _AFTER_TABLE = frozenset(
 )
 """Keywords after a table that are not its alias."""
 
+_MENTION = re.compile(rf"\b{FILE_METADATA}\b", re.IGNORECASE)
 _BEFORE_WILDCARD = frozenset({"SELECT", "DISTINCT", "ALL"})
 _Expression = expressions_pb2.Expression
 
@@ -50,14 +53,19 @@ def find_names(message: Message, tables: Iterable[str]) -> Sequence[str]:
         message: A request, a plan or a part of a plan.
         tables: The names of all temporary tables.
     """
-    texts = [text.lower() for text in _texts(find_messages_with_names(message))]
-    if not any(FILE_METADATA in text for text in texts):
+    if not mentions_file_metadata(message):
         return ()
+    texts = [text.lower() for text in _texts(message)]
     return [name for name in tables if any(name.lower() in text for text in texts)]
 
 
-def _texts(messages: Sequence[Message]) -> Iterator[str]:
-    for each in messages:
+def mentions_file_metadata(message: Message) -> bool:
+    """Return whether a text or a name in a message contains the name of the column."""
+    return any(is_found(_MENTION, text) for text in _texts(message))
+
+
+def _texts(message: Message) -> Iterator[str]:
+    for each in find_messages_with_names(message):
         if isinstance(each, relations_pb2.Relation):
             yield each.sql.query
             yield each.read.named_table.unparsed_identifier

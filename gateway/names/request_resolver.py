@@ -25,6 +25,7 @@ from gateway.blocking_work.request_pools import RequestPools
 from gateway.messages.requests import Request, SessionKey
 from gateway.messages.statement_request import StatementRequest
 from gateway.names.embedded_statements import CHANGING_WORDS, RUNNING_WORDS, TextPlace, may_embed_statement
+from gateway.names.file_metadata import mentions_file_metadata
 from gateway.names.path_checks import PathChecks
 from gateway.names.plan_messages import find_messages_with_names, find_statement_texts
 from gateway.names.plan_resolver import PlanResolver
@@ -85,7 +86,7 @@ class RequestResolver:
         self._paths = paths
         self._pools = pools
         self._plans = plans
-        self._cached_search: tuple[Workspaces, WordSearch] | None = None
+        self._cached_searches: tuple[Workspaces, tuple[WordSearch, WordSearch]] | None = None
 
     async def find_resolver(
         self, request: Request, decoded: DecodedPlan, get_resolver: GetResolver
@@ -179,8 +180,15 @@ class RequestResolver:
         self, request: bytes, message: Message, get_resolver: Callable[[], Awaitable[PlanResolver]], *, is_needed: bool
     ) -> PlanResolver | None:
         """Return the resolver of the session. None if the request does not need it."""
-        if is_needed or await self._workspace_search().matches(request, self._pools):
+        if is_needed:
             return await get_resolver()
+        names, workspaces = self._searches()
+        if await names.matches(request, self._pools):
+            if await workspaces.matches(request, self._pools):
+                return await get_resolver()
+            if await self._pools.parse(len(request) // _BYTES_PER_CHARACTER, mentions_file_metadata, message):
+                resolver = await get_resolver()
+                return resolver if resolver.tables else None
         words = _RUNNING if _is_sql_statement(message) else _CHANGING
         if not await words.matches(request, self._pools):
             return None
@@ -190,17 +198,19 @@ class RequestResolver:
         return resolver if resolver.tables else None
 
     async def _may_concern_lodge(self, request: bytes) -> bool:
-        return await self._workspace_search().matches(request, self._pools) or await _CHANGING.matches(
-            request, self._pools
-        )
+        names, _ = self._searches()
+        return await names.matches(request, self._pools) or await _CHANGING.matches(request, self._pools)
 
-    def _workspace_search(self) -> WordSearch:
-        """Return a search for workspace names, Lodge's data source and the column that describes files."""
+    def _searches(self) -> tuple[WordSearch, WordSearch]:
+        """Return two searches for the names of workspaces and of Lodge's data source.
+
+        The first one also finds the column ``_metadata``. An ordinary request is searched only once.
+        """
         now = self._workspaces.now
-        if self._cached_search is None or self._cached_search[0] is not now:
-            roots = {name.partition(".")[0] for name in now.by_name}
-            self._cached_search = now, WordSearch((*roots, FORMAT, FILE_METADATA))
-        return self._cached_search[1]
+        if self._cached_searches is None or self._cached_searches[0] is not now:
+            words = (*{name.partition(".")[0] for name in now.by_name}, FORMAT)
+            self._cached_searches = now, (WordSearch((*words, FILE_METADATA)), WordSearch(words))
+        return self._cached_searches[1]
 
 
 def _is_sql_statement(message: Message) -> bool:

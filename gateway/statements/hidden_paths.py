@@ -19,7 +19,7 @@ from gateway.sql.cursor import Cursor
 from gateway.sql.execute_immediate import find_execute_immediate
 from gateway.sql.lexer import Dialect, tokenize
 from gateway.sql.parameters import Parameters
-from gateway.sql.read_only_query import is_read_only_query
+from gateway.sql.read_only_query import find_data_change, is_query_start
 from gateway.statements.routes import Change
 from gateway.statements.session_view import SessionView
 from gateway.statements.statement import Statement
@@ -43,13 +43,18 @@ async def copy_query(statement: Statement, resolver: PlanResolver) -> relations_
 
 def _returns_query(text: str, parameters: Parameters, dialect: Dialect) -> bool:
     """Return whether Spark answers a text with a query to execute: it is one, or ``EXECUTE IMMEDIATE`` of one."""
-    if Cursor(text, dialect).keyword() != "EXECUTE":
-        return is_read_only_query(text, dialect)
+    cursor = Cursor(text, dialect)
+    if cursor.keyword() != "EXECUTE":
+        return _is_query(cursor)
     tokens = tokenize(text, dialect)
     immediate, *others = find_execute_immediate(tokens, parameters, dialect)
     sets_variable = any(token.keyword == "INTO" for token in tokens if token.start >= immediate.end)
-    is_query = immediate.text is not None and is_read_only_query(immediate.text, dialect)
+    is_query = immediate.text is not None and _is_query(Cursor(immediate.text, dialect))
     return is_query and not others and not sets_variable
+
+
+def _is_query(cursor: Cursor) -> bool:
+    return is_query_start(cursor) and find_data_change(cursor) is None
 
 
 def check_query(

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.connect.proto import base_pb2, commands_pb2, expressions_pb2, relations_pb2
 from pyspark.sql.types import StructType
 
-from gateway.errors import BackendError, table_not_found
+from gateway.errors import table_not_found
 from gateway.names.targets import Target, TargetKind
 from gateway.operations.operations import Runner
 from gateway.operations.responses import NOTHING, Response, build_batch_response
@@ -26,7 +26,7 @@ from gateway.tables.row_changes import RowChanges
 from gateway.tables.statement_context import StatementContext
 from gateway.tables.table_errors import no_data_frame_table, not_a_view, not_supported
 from gateway.tables.temporary_tables import TemporaryTables
-from gateway.tables.views import build_current_view, refuse_lasting_view
+from gateway.tables.views import refuse_lasting_view
 from workspace.records import TemporaryTable
 
 _COMMANDS = frozenset(
@@ -101,14 +101,14 @@ class DataFrameCommands:
         command = plan.command
         kind = command.WhichOneof("command_type")
         if kind == "create_dataframe_view":
-            return await self._view(context, plan)
-        if kind == "write_operation":
+            await self._check_view(context, command.create_dataframe_view)
+        elif kind == "write_operation":
             return await self._write(context, command.write_operation)
-        if kind == "write_operation_v2":
+        elif kind == "write_operation_v2":
             return await self._write_v2(context, command.write_operation_v2)
-        if kind == "merge_into_table_command":
+        elif kind == "merge_into_table_command":
             return await self._merge(context, plan)
-        if kind == "write_stream_operation_start":
+        elif kind == "write_stream_operation_start":
             self._check_stream(context, command.write_stream_operation_start)
         return None
 
@@ -122,15 +122,12 @@ class DataFrameCommands:
         command = resolved.command.merge_into_table_command
         return _answered(partial(self._rows.merge, context.execution, table.name, command), NOTHING)
 
-    async def _view(self, context: StatementContext, plan: base_pb2.Plan) -> Runner | None:
-        view = plan.command.create_dataframe_view
+    async def _check_view(self, context: StatementContext, view: commands_pb2.CreateDataFrameViewCommand) -> None:
         target = _target(context, view.name)
         if not view.is_global and target is not None and context.table(target) is not None:
             raise self._tables.already_exists(target.name)
         if view.is_global and context.record.tables:
             await refuse_lasting_view(context, await context.resolve(view.input))
-        current = await build_current_view(context, view)
-        return None if current is None else partial(_create_view, context, current, plan)
 
     def _check_stream(self, context: StatementContext, stream: commands_pb2.WriteStreamOperationStart) -> None:
         """Refuse a stream into a temporary table, or whose own view would replace the one of a table."""
@@ -349,15 +346,6 @@ def _table(context: StatementContext, name: str) -> TemporaryTable | None:
 def _target(context: StatementContext, name: str) -> Target | None:
     parts = parse_plan_name(name)
     return context.target(parts) if parts else None
-
-
-async def _create_view(context: StatementContext, current: base_pb2.Plan, plan: base_pb2.Plan) -> Response:
-    """Create the view that shows the current rows, or the one of the DataFrame if Spark refuses the former."""
-    try:
-        await context.backend.operations.execute(current)
-    except BackendError:
-        await context.backend.operations.execute(await context.resolve_plan(plan))
-    return NOTHING
 
 
 def _answered(work: Runner, answer: Response) -> Runner:

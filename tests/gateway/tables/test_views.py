@@ -54,57 +54,11 @@ def test_temporary_view_over_table_is_allowed(client):
     assert client.rows("select * from own join own_too using (a)") == [(1, 2)]
     client.run("insert into my_temp values (3, 2)")
     assert client.sorted("select * from own") == [(1,), (3,)]
-    assert client.sorted("select * from own_too") == [(1, 2), (3, 2)]
     client.run("drop table my_temp")
     with pytest.raises(PySparkException):
         client.rows("select * from own")
     client.run("drop view own")
     client.run("drop view own_too")
-
-
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda spark: spark.table("my_temp"),
-        lambda spark: spark.table("dfs.tmp.my_temp"),
-        lambda spark: spark.sql("select * from my_temp; -- all"),
-        lambda spark: spark.sql("with q as (select a, b from dfs.tmp.MY_TEMP) select * from q"),
-        lambda spark: spark.sql("select * from between"),
-    ],
-)
-def test_view_of_data_frame_shows_current_rows(client, build):
-    client.run("create temporary view between as select * from my_temp")
-    frame = build(client.spark)
-    frame.createTempView("`own view`")
-    schema = client.spark.table("`own view`").schema
-    assert schema == frame.schema
-    for statement, rows in (
-        ("insert into my_temp values (3, 4)", [(1, 2), (3, 4)]),
-        ("insert overwrite my_temp values (5, 6), (7, 8)", [(5, 6), (7, 8)]),
-        ("delete from my_temp where a = 5", [(7, 8)]),
-    ):
-        client.run(statement)
-        assert client.sorted("select * from `own view`") == rows
-    client.refuses(lambda: frame.createTempView("`own view`"), "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS", "42P07")
-    frame.createOrReplaceTempView("`own view`")
-    client.run("drop view `own view`")
-    client.run("drop view between")
-
-
-def test_view_of_other_data_frames_shows_rows_of_its_creation(client):
-    client.spark.table("my_temp").filter("a > 0").createOrReplaceTempView("filtered")
-    client.spark.sql("select * from my_temp where a > ?", args=[0]).createOrReplaceTempView("with_value")
-    client.run("insert into my_temp values (3, 4)")
-    assert client.rows("select * from filtered") == client.rows("select * from with_value") == [(1, 2)]
-    client.run("drop view filtered")
-    client.run("drop view with_value")
-
-
-def test_view_of_data_frame_that_sql_cannot_create_is_one_of_spark(client):
-    client.spark.sql("select a, b a from my_temp").createTempView("own")
-    assert client.rows("select * from own") == [(1, 2)]
-    client.run("drop view own")
-    client.refuses(lambda: client.spark.table("my_temp").createTempView("a.b.c"), "_LEGACY_ERROR_TEMP_1321", None)
 
 
 def test_view_cannot_take_name_of_table(client):

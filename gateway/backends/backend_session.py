@@ -37,6 +37,7 @@ from gateway.messages.statement_request import StatementRequest
 
 _MAX_SETTINGS_BYTES = 65_536
 _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
+_UNRESOLVED_COLUMN = "UNRESOLVED_COLUMN"
 _KNOWN_ARTIFACT = "ARTIFACT_ALREADY_EXISTS"
 _ARTIFACT_CHUNK_BYTES = 32 * 1024
 _CANNOT_EXPLAIN = "Error occurred during query planning"
@@ -154,8 +155,29 @@ class BackendSession:
             if info is None or session_gone_condition(error):
                 raise
             if info.metadata.get("errorClass") == _NOT_FOUND:
-                return _relation_in(info) not in {"", _plain(unparsed_identifier)}
+                return _plain(_parameter(info, "relationName")) not in {"", _plain(unparsed_identifier)}
         return True
+
+    async def is_column_missing(self, query: relations_pb2.Relation, name: str) -> bool:
+        """Return whether Spark cannot analyze a query because it does not find a column with a name in its name.
+
+        Args:
+            query: The query.
+            name: The part of the name of the column. No other columns with this part should exist.
+
+        Raises:
+            GatewayError: If the answer is not what it should be.
+        """
+        try:
+            await self.analyze_schema(query)
+        except BackendError as error:
+            info = info_of(error.error)
+            return (
+                info is not None
+                and info.metadata.get("errorClass", "").startswith(_UNRESOLVED_COLUMN)
+                and f".{name}." in f".{_plain(_parameter(info, 'objectName'))}."
+            )
+        return False
 
     async def database_exists(self, name: str) -> bool:
         """Return whether a database exists in Spark. False if the call fails."""
@@ -328,10 +350,10 @@ class BackendSession:
         return response
 
 
-def _relation_in(info: error_details_pb2.ErrorInfo) -> str:
-    """Return the relation that an error names, for comparison. Empty if it is not known."""
+def _parameter(info: error_details_pb2.ErrorInfo, name: str) -> str:
+    """Return a parameter of the message of an error. Empty if it is not known."""
     with suppress(ValueError, AttributeError):
-        return _plain(str(json.loads(info.metadata.get("messageParameters", "")).get("relationName", "")))
+        return str(json.loads(info.metadata.get("messageParameters", "")).get(name, ""))
     return ""
 
 

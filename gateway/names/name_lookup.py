@@ -3,7 +3,7 @@
 Source: [temporary-tables §5.1.2], [temporary-tables §5.1.8], [temporary-tables §5.1.10], [temporary-tables §5.1.11].
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql.connect.proto import relations_pb2
@@ -11,6 +11,7 @@ from pyspark.sql.connect.proto import relations_pb2
 from engine.scan_source import FORMAT
 from gateway.backends.session_settings import SessionSettings
 from gateway.errors import GatewayError, table_not_found
+from gateway.names.file_metadata import FileMetadata
 from gateway.names.scan_relations import NO_OPTIONS, build_scan_relation
 from gateway.names.targets import TargetKind, parse_target, schema_not_found
 from gateway.scans.planner import SessionScans
@@ -28,9 +29,6 @@ ONE_PATH = (
 )
 
 
-ReadFileMetadata = Callable[[TemporaryTable], Awaitable[relations_pb2.Relation | None]]
-
-
 @dataclass(frozen=True, slots=True)
 class NameLookup:
     """The names of one session, as needed for one request.
@@ -41,10 +39,9 @@ class NameLookup:
         settings: The settings of the session.
         scans: Plans the scans of the session. None if they are not planned.
         texts: The SQL texts of the request.
-        file_metadata: The rows of temporary tables with the column ``_metadata``, by comparable name. Only of the
-            tables whose column the request may read.
-        read_file_metadata: Returns the rows of a temporary table with the column ``_metadata``. None in place of the
-            rows if the table has such a column of its own.
+        files: What is known about the files of the temporary tables. None if nothing is.
+        file_metadata: For each query that reads the column ``_metadata`` of temporary tables: the rows of these tables
+            with this column, by comparable name.
     """
 
     workspaces: Workspaces
@@ -52,8 +49,8 @@ class NameLookup:
     settings: SessionSettings
     scans: SessionScans | None = None
     texts: SqlTexts = field(default_factory=SqlTexts, compare=False)
-    file_metadata: Mapping[str, relations_pb2.Relation] = field(default_factory=dict, compare=False)
-    read_file_metadata: ReadFileMetadata | None = field(default=None, compare=False)
+    files: FileMetadata | None = field(default=None, compare=False)
+    file_metadata: Mapping[str, Mapping[str, relations_pb2.Relation]] = field(default_factory=dict, compare=False)
     _tables_by_name: Mapping[str, TemporaryTable] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -131,12 +128,14 @@ class NameLookup:
             raise table_not_found(f"{workspace.name}.{name}", hint, [*workspace.name.split("."), name])
         return table
 
-    def find_file_metadata(self, parts: Sequence[str]) -> str | None:
-        """Return the name of the temporary table that a name refers to, if its column ``_metadata`` may be read."""
-        if not self.file_metadata or not self.concerns_lodge(parts):
+    def find_named_table(self, parts: Sequence[str]) -> TemporaryTable | None:
+        """Return the temporary table that a name refers to, with or without a workspace. None if it is another one."""
+        if not self.concerns_lodge(parts):
             return None
-        name = parse_target(parts, self.workspaces).name
-        return name if self.settings.comparable_name(name) in self.file_metadata else None
+        target = parse_target(parts, self.workspaces)
+        table = self._find_table(target.name)
+        is_readable = table is not None and table.state is TableState.READY
+        return table if is_readable and target.workspace in (None, self.workspaces.temporary) else None
 
     def _find_table(self, name: str) -> TemporaryTable | None:
         return self._tables_by_name.get(self.settings.comparable_name(name))

@@ -37,20 +37,27 @@ from gateway.errors import GatewayError, SparkError
 from gateway.messages.deep_messages import append_copies
 from gateway.names.catalog_calls import resolve_catalog_call
 from gateway.names.embedded_statements import TextPlace
-from gateway.names.file_metadata import add_file_metadata, find_names
+from gateway.names.file_metadata import (
+    MAX_QUERIES,
+    FileMetadata,
+    ReadTable,
+    find_queries,
+    find_read_tables,
+    refuse_visible,
+)
 from gateway.names.name_lookup import ONE_PATH, NameLookup
 from gateway.names.plan_messages import find_messages_with_names, find_statement_texts
-from gateway.names.scan_relations import NO_OPTIONS, NamedScan, find_scans, uses_engine
+from gateway.names.scan_relations import find_scans, uses_engine
 from gateway.names.sql_text_resolver import SqlTextResolver
 from gateway.plans.sql_relations import find_sql_root, read_parameters, read_sql_command, remove_positional_parameters
 from gateway.scans.scan_summary import ScanSummary
 from gateway.scans.single_use import find_single_uses
 from gateway.scans.spark_readers import may_replace_scans
 from gateway.sql.column_pruning import find_names_of_expressions, unite_names
-from gateway.sql.lexer import tokenize
+from gateway.sql.identifier_clauses import resolve_identifier_clauses
+from gateway.sql.lexer import Token, tokenize
 from gateway.sql.name_syntax import qualify_with_session, quote_name
 from workspace.name_comparison import comparable_name
-from workspace.records import TableState
 
 _Expression = expressions_pb2.Expression
 
@@ -61,21 +68,44 @@ class PlanResolver(NameLookup):
     __slots__ = ()
 
     async def with_file_metadata(self, message: Message) -> Self:
-        """Return a resolver that knows the column ``_metadata`` of the temporary tables that a message may read.
+        """Return a resolver that knows which queries of a message read the column ``_metadata`` of temporary tables.
 
         Raises:
-            GatewayError: If the storage or the backend fails.
+            GatewayError: If such a query is not supported, or the storage or the backend fails.
         """
-        if self.read_file_metadata is None or not self.tables:
+        if self.files is None or not self.tables:
             return self
-        by_name = {table.name: table for table in self.tables if table.state is TableState.READY}
-        names = await asyncio.to_thread(find_names, message, by_name)
-        relations = {
-            self.settings.comparable_name(name): relation
-            for name in names
-            if (relation := await self.read_file_metadata(by_name[name])) is not None
-        }
-        return replace(self, file_metadata={**self.file_metadata, **relations}) if relations else self
+        queries = await asyncio.to_thread(find_queries, message, self.settings.dialect)
+        found = dict(self.file_metadata)
+        for query in {query.sql.query: query for query in queries[:MAX_QUERIES]}.values():
+            found[query.sql.query] = await self._read_file_metadata(query, self.files)
+        return replace(self, file_metadata={text: rows for text, rows in found.items() if rows})
+
+    async def _read_file_metadata(
+        self, query: relations_pb2.Relation, files: FileMetadata
+    ) -> Mapping[str, relations_pb2.Relation]:
+        """Return the tables whose column ``_metadata`` a query reads, see :attr:`NameLookup.file_metadata`."""
+        tokens, reads = await asyncio.to_thread(self._find_read_tables, query)
+        if not reads:
+            return {}
+        plan = base_pb2.Plan(root=query)
+        await asyncio.to_thread(self.resolve, plan)
+        if not plan.root.HasField("sql") or not await files.is_missing(plan.root):
+            return {}
+        await asyncio.to_thread(refuse_visible, tokens, reads)
+        tables = {self.settings.comparable_name(read.table.name): read.table for read in reads}
+        rows = {name: await files.rows(table) for name, table in tables.items()}
+        return {name: relation for name, relation in rows.items() if relation is not None}
+
+    def _find_read_tables(self, query: relations_pb2.Relation) -> tuple[Sequence[Token], Sequence[ReadTable]]:
+        """Return the tokens of a query, and the temporary tables in its ``FROM`` clauses. None if it is too long."""
+        dialect = self.settings.dialect
+        try:
+            tokens = tokenize(self.texts.of(query.sql.query), dialect)
+            known, _ = resolve_identifier_clauses(tokens, read_parameters(query.sql), dialect)
+        except GatewayError:
+            return (), ()
+        return known, find_read_tables(known, self.find_named_table)
 
     def resolve(self, message: Message, aliases: Iterable[str] = ()) -> bool:
         """Resolve all references in a message in place.
@@ -151,31 +181,16 @@ class _PlanResolution:
         statement: relations_pb2.Relation | None = None,
     ) -> None:
         self._lookup = lookup
-        self._has_changed = False
         self._found = find_messages_with_names(root)
-        if lookup.file_metadata and add_file_metadata(self._relations(), self._find_file_metadata):
-            self._found = find_messages_with_names(root)
-            self._has_changed = True
         self._find_names = cache(partial(_find_names_of_operations, self._found))
         self._texts = SqlTextResolver(lookup, self._find_names)
         self._statements = find_statement_texts(self._found, statement)
-        own = (one.subquery_alias.alias for one in self._relations() if one.HasField("subquery_alias"))
+        relations = (message for message in self._found if isinstance(message, relations_pb2.Relation))
+        own = (relation.subquery_alias.alias for relation in relations if relation.HasField("subquery_alias"))
         self._aliases = frozenset(comparable_name(alias) for alias in (*own, *aliases))
 
-    def _relations(self) -> Sequence[relations_pb2.Relation]:
-        return [message for message in self._found if isinstance(message, relations_pb2.Relation)]
-
-    def _find_file_metadata(self, text: str) -> relations_pb2.Relation | None:
-        """Return a table by its name in a plan, with the column ``_metadata``. None if the column cannot be read."""
-        parts = [token.value for token in tokenize(text, self._lookup.settings.dialect) if token.is_name]
-        name = self._lookup.find_file_metadata(parts)
-        if name is None:
-            return None
-        rows = self._lookup.file_metadata[self._lookup.settings.comparable_name(name)]
-        return NamedScan(name, NO_OPTIONS, rows).to_relation()
-
     def resolve(self) -> bool:
-        changed = self._has_changed
+        changed = False
         for message in self._found:
             changed |= _RESOLVERS[message.DESCRIPTOR.full_name](self, message)
         return changed

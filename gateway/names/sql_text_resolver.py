@@ -34,7 +34,6 @@ from gateway.sql.references import Reference, find_references, replace_spans
 from gateway.sql.string_literals import write_string
 from gateway.sql.table_options import TableOptionsError
 from gateway.sql.using_clause import find_using_clauses, write_options
-from gateway.stored_tables.table_plans import FILE_METADATA
 from workspace.name_comparison import comparable_name
 
 _WORDS_OF_NAMES = (FORMAT, "identifier", "\N{LATIN SMALL LETTER DOTLESS I}")
@@ -112,6 +111,7 @@ class SqlTextResolver:
         if not self._may_need_changes(text, place):
             return ResolvedText(text)
         parameters = parameters or Parameters.of_statement(text)
+        original = text
         text = self._complete_using_clauses(self._lookup.texts.of(text))
         tokens = tokenize(text, self._dialect)
         self._embedded.check(text, tokens, place, parameters)
@@ -122,8 +122,8 @@ class SqlTextResolver:
         references = find_references(known, self._lookup.count_workspace_parts)
         if references:
             self._resolve_references(tokens, references, replacements)
-        if self._lookup.file_metadata:
-            self._read_file_metadata(known, replacements)
+        if place is not TextPlace.IMMEDIATE and original in self._lookup.file_metadata:
+            self._read_file_metadata(known, self._lookup.file_metadata[original], replacements)
         if not replacements.spans:
             return ResolvedText(text)
         scans = replacements.relations()
@@ -144,7 +144,7 @@ class SqlTextResolver:
             any(word in lowered for word in _WORDS_OF_NAMES)
             or self._lookup.mentions_workspace(text)
             or may_embed_statement(text, place)
-            or (bool(self._lookup.file_metadata) and FILE_METADATA in lowered)
+            or text in self._lookup.file_metadata
         )
 
     def _resolve_immediates(
@@ -240,19 +240,26 @@ class SqlTextResolver:
             scans[key] = NamedScan(generate_alias(rest[0], end - reference.start), options, scan)
         return end, scans[key].alias
 
-    def _read_file_metadata(self, tokens: Sequence[Token], replacements: _Replacements) -> None:
-        """Let a statement that mentions the column ``_metadata`` read temporary tables with this column."""
-        lookup, known = self._lookup, replacements.with_file_metadata
-        tables = find_read_tables(tokens, lookup.find_file_metadata)
-        starts = {table.start for table in tables}
-        replacements.spans[:] = [span for span in replacements.spans if span[0] not in starts]
-        for table in tables:
-            name = lookup.settings.comparable_name(table.name)
+    def _read_file_metadata(
+        self, tokens: Sequence[Token], rows: Mapping[str, relations_pb2.Relation], replacements: _Replacements
+    ) -> None:
+        """Let a query that reads the column ``_metadata`` read temporary tables with this column.
+
+        Args:
+            tokens: All tokens of the query.
+            rows: The rows of the tables with this column, by comparable name.
+            replacements: The replacements in the query.
+        """
+        known = replacements.with_file_metadata
+        for read in find_read_tables(tokens, self._lookup.find_named_table):
+            name = self._lookup.settings.comparable_name(read.table.name)
+            if name not in rows:
+                continue
             if name not in known:
-                alias = generate_alias(table.name, table.end - table.start)
-                known[name] = NamedScan(alias, NO_OPTIONS, lookup.file_metadata[name])
-            suffix = "" if table.has_alias else f" AS {quote_name(table.name)}"
-            replacements.spans.append((table.start, table.end, known[name].alias + suffix))
+                known[name] = NamedScan(generate_alias(name, read.end - read.start), NO_OPTIONS, rows[name])
+            alias = known[name].alias if read.has_alias else f"{known[name].alias} AS {quote_name(read.table.name)}"
+            others = [span for span in replacements.spans if span[0] != read.start]
+            replacements.spans[:] = [*others, (read.start, read.end, alias)]
 
     def _complete_using_clauses(self, text: str) -> str:
         """Complete the options in ``USING lodge OPTIONS (…)`` clauses."""

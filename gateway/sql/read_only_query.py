@@ -12,7 +12,7 @@ Source: [spark-sql-grammar ctes], [spark-sql-grammar dmlStatementNoWith], [spark
 from collections.abc import Iterator
 
 from gateway.sql.cursor import Cursor
-from gateway.sql.lexer import Token
+from gateway.sql.lexer import Dialect, Token
 
 QUERY_KEYWORDS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE"})
 _CHANGES_AFTER_WITH = frozenset({"INSERT", "MERGE", "UPDATE", "DELETE"})
@@ -23,6 +23,12 @@ _AFTER_INSERT = frozenset({"INTO", "OVERWRITE", "WITH"})
 def is_query_start(cursor: Cursor) -> bool:
     """Return whether a query starts at the current token."""
     return cursor.keyword() in QUERY_KEYWORDS or cursor.is_symbol("(")
+
+
+def is_read_only_query(text: str, dialect: Dialect) -> bool:
+    """Return whether a text is a query that changes nothing."""
+    cursor = Cursor(text, dialect)
+    return is_query_start(cursor) and find_data_change(cursor) is None
 
 
 def find_data_change(cursor: Cursor) -> Token | None:

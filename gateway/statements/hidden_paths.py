@@ -14,12 +14,8 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from gateway.names.plan_resolver import PlanResolver
 from gateway.operations.operations import Operation
 from gateway.operations.responses import Response
-from gateway.plans.sql_relations import find_statement, read_parameters
-from gateway.sql.cursor import Cursor
-from gateway.sql.execute_immediate import find_execute_immediate
-from gateway.sql.lexer import Dialect, tokenize
-from gateway.sql.parameters import Parameters
-from gateway.sql.read_only_query import find_data_change, is_query_start
+from gateway.plans.sql_relations import find_statement
+from gateway.sql.read_only_query import is_read_only_query
 from gateway.statements.routes import Change
 from gateway.statements.session_view import SessionView
 from gateway.statements.statement import Statement
@@ -34,27 +30,11 @@ async def copy_query(statement: Statement, resolver: PlanResolver) -> relations_
     if statement.sql is None or not statement.plan.HasField("command"):
         return None
     text = statement.texts.of(statement.sql.query)
-    if not await statement.run(_returns_query, text, read_parameters(statement.sql), resolver.settings.dialect):
+    if not await statement.run(is_read_only_query, text, resolver.settings.dialect):
         return None
     query = relations_pb2.Relation()
     query.CopyFrom(statement.sql_relation)
     return query
-
-
-def _returns_query(text: str, parameters: Parameters, dialect: Dialect) -> bool:
-    """Return whether Spark answers a text with a query to execute: it is one, or ``EXECUTE IMMEDIATE`` of one."""
-    cursor = Cursor(text, dialect)
-    if cursor.keyword() != "EXECUTE":
-        return _is_query(cursor)
-    tokens = tokenize(text, dialect)
-    immediate, *others = find_execute_immediate(tokens, parameters, dialect)
-    sets_variable = any(token.keyword == "INTO" for token in tokens if token.start >= immediate.end)
-    is_query = immediate.text is not None and _is_query(Cursor(immediate.text, dialect))
-    return is_query and not others and not sets_variable
-
-
-def _is_query(cursor: Cursor) -> bool:
-    return is_query_start(cursor) and find_data_change(cursor) is None
 
 
 def check_query(

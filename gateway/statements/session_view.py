@@ -28,6 +28,7 @@ from gateway.scans.planner import ScanPlanner, SessionScans
 from gateway.sessions.session import Session
 from gateway.sql.name_syntax import qualify_with_session
 from gateway.sql.sql_texts import SqlTexts
+from gateway.stored_tables.table_plans import FILE_METADATA
 from gateway.tables.statement_context import Execution
 from gateway.tables.table_services import TableServices
 from workspace.records import SessionRecord, TableState, TemporaryTable
@@ -154,11 +155,18 @@ class SessionView:
         record = await self.settled_record()
         workspaces = self._views.workspaces.now
         scans = SessionScans(self._views.planner, self.session.key.principal, self.backend, workspaces, on_progress)
-        return PlanResolver(
-            workspaces, record.tables, settings, scans, texts, read_file_metadata=self._read_file_metadata
-        )
+        return PlanResolver(workspaces, record.tables, settings, scans, texts, files=self)
 
-    async def _read_file_metadata(self, table: TemporaryTable) -> relations_pb2.Relation | None:
+    async def is_missing(self, query: relations_pb2.Relation) -> bool:
+        """Return whether Spark cannot analyze a query because it does not find the column ``_metadata``."""
+        return await self.backend.is_column_missing(query, FILE_METADATA)
+
+    async def rows(self, table: TemporaryTable) -> relations_pb2.Relation | None:
+        """Return the rows of a table with the column ``_metadata``. None if the table has its own such column.
+
+        Raises:
+            GatewayError: If the storage or the backend fails.
+        """
         try:
             return await self._views.services.tables.with_file_metadata(self._execution_of_lodge(), table)
         except OSError as error:

@@ -14,6 +14,7 @@
         ├── PathNotFoundError    LODGE_FILE_NOT_FOUND
         ├── NoFilesError         LODGE_NO_FILES
         ├── PathRefusedError     LODGE_PATH_REFUSED
+        ├── TableDirectoryError  LODGE_TABLE_DIRECTORY
         ├── PatternError         LODGE_PATTERN_TOO_COMPLEX
         ├── NoReaderError        LODGE_NO_READER
         ├── PartitionError       LODGE_PARTITION_NAMES
@@ -60,6 +61,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         "LODGE_SCAN_FAILED": "58000",
         "LODGE_SCAN_NOT_SIGNED": "42501",
         "LODGE_SCAN_OPTIONS": "22023",
+        "LODGE_TABLE_DIRECTORY": "0A000",
         "LODGE_TYPE_CONFLICT": "42804",
         "LODGE_TYPE_NOT_SUPPORTED": "0A000",
         "LODGE_UNREADABLE_FILE": "58030",
@@ -314,6 +316,23 @@ class PathRefusedError(FileError):
         super().__init__(workspace, path, f" is refused: {reason}.")
 
 
+class TableDirectoryError(FileError):
+    """Raised if a directory belongs to a table whose log decides which files contain its rows."""
+
+    condition = "LODGE_TABLE_DIRECTORY"
+    sql_state = "0A000"
+
+    def __init__(self, workspace: str, path: str, format_: str) -> None:
+        super().__init__(
+            workspace,
+            path,
+            f" is the directory of a {format_} table: the log of the table decides which files contain its rows. Query "
+            f"the table of the catalog, or spark.read.format('{format_.lower()}'). To scan the raw files, which can "
+            "contain removed rows, set the option raw_files = true.",
+            {"format": format_},
+        )
+
+
 class PatternError(FileError):
     """Raised if a path pattern needs too much computation."""
 
@@ -349,7 +368,7 @@ class NoReaderError(FileError):
             workspace,
             path,
             f"{like} has no reader. Scan files whose names end in {', '.join(supported)}, or directories "
-            "with only such files. Names that start with '.' or '_' are ignored.",
+            "with only such files. Names that start with '.' or '_' and contain no '=' are ignored.",
         )
         self.supported = supported
 

@@ -65,6 +65,12 @@ class ScanOptions:
         default=True,
         description="Whether directories named key=value give columns.",
     )
+    raw_files: bool = option(
+        Boolean(),
+        default=False,
+        description="Whether the files in a directory of a Delta, Iceberg or Hudi table may be scanned. They can "
+        "contain removed rows.",
+    )
     partition_bytes: int | None = option(
         ByteCount(at_least=_MIN_PARTITION_BYTES),
         default=None,

@@ -74,7 +74,12 @@ class FileScan:
         """Return the files of the scan, sorted by path. They may be none; see :meth:`list_files`."""
         if self.listed is not None:
             return self.listed
-        return list_files(self.source, any_suffix=self.options.format is not None, on_progress=on_progress)
+        return list_files(
+            self.source,
+            any_suffix=self.options.format is not None,
+            on_progress=on_progress,
+            is_raw=self.options.raw_files,
+        )
 
     def without_files(self) -> "FileScan":
         """Return the scan as its tasks get it. Each task gets its own files, because unpickling all takes long."""

@@ -14,7 +14,7 @@ from engine.storage.listed_file import ListedFile, OnProgress, ignore_progress
 
 
 def list_files(
-    source: ScanSource, *, any_suffix: bool = False, on_progress: OnProgress = ignore_progress
+    source: ScanSource, *, any_suffix: bool = False, on_progress: OnProgress = ignore_progress, is_raw: bool = False
 ) -> Sequence[ListedFile]:
     """Return the files of a scan, sorted by path.
 
@@ -22,15 +22,17 @@ def list_files(
         source: The file, directory or pattern to scan.
         any_suffix: Whether to accept files with unsupported suffixes, because an option specifies the reader.
         on_progress: Called while directories are listed.
+        is_raw: Whether the files may be in the directory of a Delta, Iceberg or Hudi table.
 
     Raises:
         PathNotFoundError: If the path does not exist and, interpreted as a pattern, does not match any file.
         PathRefusedError: If the path, or a link below it, leads to a location that the scan may not read.
         UnreadableFileError: If a file or directory cannot be read.
         NoReaderError: If there is no reader for the suffix of a file.
+        TableDirectoryError: If a file is in the directory of a table, unless ``is_raw``.
     """
     list_stored = remote.list_files if source.is_remote else local.list_files
-    files = list_stored(source, on_progress=on_progress)
+    files = list_stored(source, on_progress=on_progress, is_raw=is_raw)
     unknown = [] if any_suffix else [file for file in files if not has_reader(file.path)]
     if unknown:
         raise NoReaderError(

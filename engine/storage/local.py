@@ -11,8 +11,8 @@ Guarantees:
    stay inside the workspace are followed. If the workspace is itself inside an excluded directory, its subdirectories
    are separated from each other: a path may name one of them, but no link may lead from one to another.
 2. Only regular files are read. Opening a file never blocks. For example, a FIFO without a writer raises an error.
-3. A directory always results in the same files in the same order. Names that start with ``.`` or ``_`` are ignored, as
-   in Spark. Excluded directories are also ignored. All other files are included.
+3. A directory always results in the same files in the same order. Hidden names are ignored, as in Spark
+   (:mod:`engine.storage.file_names`). Excluded directories are also ignored. All other files are included.
 4. A scan has at most ``MAX_FILES`` files, and no file is scanned twice. If two paths of a scan lead to the same
    location, an error is raised. The same is true for a link that leads to one of its parent directories.
 5. Links and special files are checked when they are listed. Therefore most errors occur while Spark plans the query,
@@ -35,16 +35,17 @@ import posixpath
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from engine.context import ErrorContext
-from engine.errors import FileChangedError, PathNotFoundError, PathRefusedError, UnreadableFileError
+from engine.errors import FileChangedError, FileError, PathNotFoundError, PathRefusedError, UnreadableFileError
 from engine.path_patterns import fixed_directory, is_pattern
 from engine.scan_source import ScanSource
+from engine.storage.file_names import ICEBERG_METADATA, MARKING_DIRECTORIES, FoundTables, is_hidden, may_mark_table
 from engine.storage.listed_file import (
     MAX_FILES,
     ListedFile,
@@ -63,7 +64,11 @@ _SETTLED_NS = 2_000_000_000
 
 
 def list_files(
-    source: ScanSource, max_files: int = MAX_FILES, on_progress: OnProgress = ignore_progress
+    source: ScanSource,
+    max_files: int = MAX_FILES,
+    on_progress: OnProgress = ignore_progress,
+    *,
+    is_raw: bool = False,
 ) -> Sequence[ListedFile]:
     """Return the files of a scan, sorted by path.
 
@@ -71,10 +76,12 @@ def list_files(
         source: The scan.
         max_files: The maximum number of files below a directory.
         on_progress: Called while directories are listed.
+        is_raw: Whether the files may be in the directory of a table.
 
     Raises:
         PathNotFoundError: If the path does not exist and, interpreted as a pattern, does not match any file.
         PathRefusedError: If the path, or a link below it, leads to a location that the scan may not read.
+        TableDirectoryError: If a file is in the directory of a Delta, Iceberg or Hudi table, unless ``is_raw``.
         UnreadableFileError: If a file or directory cannot be read, or there are too many files.
     """
     path = str(PurePosixPath(source.path))
@@ -87,12 +94,16 @@ def list_files(
     except PathNotFoundError:
         if not is_pattern(source.path):
             raise
-        below = _Walk(source, max_files, on_progress).files_below(fixed_directory(source.path))
-        found = select_files(source, below, on_progress)
+        walk = _Walk(source, max_files, on_progress)
+        found = select_files(source, walk.files_below(fixed_directory(source.path)), on_progress)
         if not found:
             raise
-        return found
-    return _Walk(source, max_files, on_progress).files_below(PurePosixPath(path))
+    else:
+        walk = _Walk(source, max_files, on_progress)
+        found = walk.files_below(PurePosixPath(path))
+    if not is_raw:
+        walk.refuse_tables(found)
+    return found
 
 
 def open_file(source: ScanSource, file: ListedFile) -> BinaryIO:
@@ -127,13 +138,30 @@ class _Walk:
         self._entries = 0
         self._reached: dict[str, str] = {}
         self._files: list[ListedFile] = []
+        self._tables = FoundTables(source)
         self._directories: list[PurePosixPath] = []
 
     def files_below(self, directory: PurePosixPath) -> list[ListedFile]:
+        for parent in directory.parents:
+            self._note_marks(parent)
         self._directories.append(directory)
         while self._directories:
             self._list(self._directories.pop())
         return sorted(self._files, key=attrgetter("path"))
+
+    def refuse_tables(self, files: Iterable[ListedFile]) -> None:
+        """Check that no file is in the directory of a table of another format."""
+        self._tables.refuse(files)
+
+    def _note_marks(self, directory: PurePosixPath) -> None:
+        """Note whether a directory above the selected one is that of a table."""
+        for mark in (*MARKING_DIRECTORIES, ICEBERG_METADATA):
+            with suppress(FileError), _open_checked(self._source, str(directory / mark)) as opened:
+                if opened.is_directory:
+                    self._tables.note([*directory.parts, mark])
+                    with os.scandir(opened.descriptor) as entries:
+                        for name in [entry.name for entry in entries if may_mark_table(entry.name)]:
+                            self._tables.note([*directory.parts, mark, name])
 
     def _list(self, directory: PurePosixPath) -> None:
         self._on_progress()
@@ -142,17 +170,19 @@ class _Walk:
                 return
             self._reach(opened.location, str(directory))
             with os.scandir(opened.descriptor) as entries:
-                found = sorted(self._visible(entries), key=lambda entry: entry.name)
+                found = sorted(self._visible(entries, directory), key=lambda entry: entry.name)
             for entry in with_progress(found, self._on_progress):
                 path = posixpath.join(*directory.parts, entry.name)
                 self._add(entry, path, posixpath.join(opened.location, entry.name))
 
-    def _visible(self, entries: Iterable[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
+    def _visible(self, entries: Iterable[os.DirEntry[str]], directory: PurePosixPath) -> Iterator[os.DirEntry[str]]:
         """Yield the entries that scans read. All entries count, because each takes time."""
         for entry in with_progress(entries, self._on_progress):
             self._entries += 1
             require_few_entries(self._source, self._entries, self._max_files)
-            if not entry.name.startswith((".", "_")):
+            if may_mark_table(entry.name):
+                self._tables.note([*directory.parts, entry.name])
+            if not is_hidden(entry.name):
                 yield entry
 
     def _add(self, entry: os.DirEntry[str], path: str, location: str) -> None:

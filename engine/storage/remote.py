@@ -4,8 +4,8 @@ Guarantees:
 
 1. A scan lists and reads only files below the prefix of the workspace. A path in a statement names a file by its exact
    name: ``..``, empty names and NUL are refused, and nothing is decoded.
-2. A directory always results in the same files in the same order. Names that start with ``.`` or ``_`` are ignored, and
-   so are files that are being copied to HDFS, as in Spark.
+2. A directory always results in the same files in the same order. Hidden names are ignored, as in Spark
+   (:mod:`engine.storage.file_names`).
 3. :func:`open_file` returns the contents of the file that was listed. The size and the time of the last modification
    are checked after the last read, and for large files also before the first one. Storages report this time in
    seconds. Therefore a file is settled only if it was modified more than ``_SETTLED_SECONDS`` before it was listed.
@@ -51,6 +51,7 @@ from engine.errors import (
 )
 from engine.path_patterns import fixed_directory, is_pattern
 from engine.scan_source import ScanSource
+from engine.storage.file_names import ICEBERG_METADATA, MARKING_DIRECTORIES, FoundTables
 from engine.storage.listed_file import (
     MAX_FILES,
     ListedFile,
@@ -71,8 +72,6 @@ _RETRY_TIME = timedelta(seconds=15)
 _SETTLED_SECONDS = 2.0
 _BUFFER_BYTES = 1024 * 1024
 
-_COPYING = "._COPYING_"
-"""The end of the name of a file that `hdfs dfs -put` has not finished."""
 _JAVA_OPTIONS = ("-Xrs", "-Xms8m")
 _HDFS_REQUEST_SECONDS = 8.0
 """A path that does not answer needs three requests, and planning waits 30 seconds for a listing."""
@@ -108,16 +107,20 @@ _NAMES = re.compile(r"'.*?'(?=[ :.,]|$)|https?://\S+")
 """The names of files and buckets and the addresses in a message, which must not decide what its cause is."""
 
 
-def list_files(source: ScanSource, on_progress: OnProgress = ignore_progress) -> Sequence[ListedFile]:
+def list_files(
+    source: ScanSource, on_progress: OnProgress = ignore_progress, *, is_raw: bool = False
+) -> Sequence[ListedFile]:
     """Return the files of a scan, sorted by path.
 
     Args:
         source: The scan.
         on_progress: Called while directories are listed.
+        is_raw: Whether the files may be in the directory of a table.
 
     Raises:
         PathNotFoundError: If the path does not exist and, interpreted as a pattern, does not match any file.
         PathRefusedError: If the scan may not read the path.
+        TableDirectoryError: If a file is in the directory of a Delta, Iceberg or Hudi table, unless ``is_raw``.
         UnreadableFileError: If the storage cannot be listed, or there are too many files.
     """
     store = _Store(source)
@@ -125,15 +128,20 @@ def list_files(source: ScanSource, on_progress: OnProgress = ignore_progress) ->
     info = store.info(source.path)
     if info.type == fs.FileType.File:
         return [_listed(str(path), info)]
+    tables = FoundTables(source)
+    found: Sequence[ListedFile] = ()
     if info.type == fs.FileType.Directory:
-        return store.files_below(path, on_progress)
-    if is_pattern(source.path):
+        found = store.files_below(path, on_progress, tables)
+    elif is_pattern(source.path):
         with suppress(PathNotFoundError):
-            below = store.files_below(fixed_directory(source.path), on_progress)
-            if found := select_files(source, below, on_progress):
-                return found
-    store.require_bucket(str(path))
-    raise PathNotFoundError(source.workspace, str(path))
+            below = store.files_below(fixed_directory(source.path), on_progress, tables)
+            found = select_files(source, below, on_progress)
+    if not found and info.type != fs.FileType.Directory:
+        store.require_bucket(str(path))
+        raise PathNotFoundError(source.workspace, str(path))
+    if not is_raw:
+        tables.refuse(found)
+    return found
 
 
 def open_file(source: ScanSource, file: ListedFile) -> BinaryIO:
@@ -223,8 +231,12 @@ class _Store:
         """Return the error for a file that has changed."""
         return FileChangedError(ErrorContext(self.workspace, file.path), "it was replaced")
 
-    def files_below(self, directory: PurePosixPath, on_progress: OnProgress) -> Sequence[ListedFile]:
-        """Return the files below a directory, sorted by path."""
+    def files_below(
+        self, directory: PurePosixPath, on_progress: OnProgress, tables: FoundTables
+    ) -> Sequence[ListedFile]:
+        """Return the files below a directory, sorted by path. Note the tables of other formats there and above."""
+        for parent in directory.parents:
+            self._note_marks(parent, tables)
         key = self.key(str(directory))
         prefix = f"{key.rstrip('/')}/"
 
@@ -246,14 +258,30 @@ class _Store:
                 raise UnreadableFileError(self.workspace, path, "its name is not that of a file; rename the object")
             return names
 
-        walk = RemoteWalk(list_directory, split_name, partial(require_few_files, self._source), MAX_FILES)
+        walk = RemoteWalk(
+            list_directory,
+            split_name,
+            partial(require_few_files, self._source),
+            MAX_FILES,
+            lambda names: tables.note([*directory.parts, *names]),
+        )
         if self._source.root.startswith("gs:"):  # pyarrow finds directories only if they have objects of their own
             walk.list(key, is_recursive=True)
         else:
             walk.run(key)
         files = (("/".join((*directory.parts, *names)), info) for names, info in walk.files)
-        found = (_listed(path, info) for path, info in files if not path.endswith(_COPYING))
-        return sorted(found, key=attrgetter("path"))
+        return sorted((_listed(path, info) for path, info in files), key=attrgetter("path"))
+
+    def _note_marks(self, directory: PurePosixPath, tables: FoundTables) -> None:
+        """Note whether a directory above the selected one is that of a table."""
+        marks = {mark: self.key(str(directory / mark)) for mark in (*MARKING_DIRECTORIES, ICEBERG_METADATA)}
+        with self.errors(str(directory)):
+            found = self.file_system.get_file_info(list(marks.values()))
+            for mark, info in zip(marks, found, strict=True):
+                if info.type == fs.FileType.Directory:
+                    below = self.file_system.get_file_info(fs.FileSelector(info.path, allow_not_found=True))
+                    for one in below:
+                        tables.note([*directory.parts, mark, one.path.rpartition("/")[2]])
 
     @contextmanager
     def errors(self, path: str) -> Iterator[None]:

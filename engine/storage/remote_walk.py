@@ -11,7 +11,8 @@ directory. Therefore a walk looks before it lists:
 
 So a tree of partitions of depth ``d`` needs about ``2 ** (d + 1)`` requests, and one for each 1,000 names.
 
-Guarantee: each file is found once. Names that start with ``.`` or ``_`` are ignored, and their directories as well.
+Guarantee: each file is found once. Hidden names are ignored, and their directories as well
+(:mod:`engine.storage.file_names`).
 
 Not guaranteed:
 
@@ -23,6 +24,8 @@ Not guaranteed:
 from collections.abc import Callable, Sequence
 
 from pyarrow import fs
+
+from engine.storage.file_names import is_hidden, may_mark_table
 
 ListDirectory = Callable[[str, bool], Sequence[fs.FileInfo]]
 """A function that lists a directory, recursively or not."""
@@ -38,6 +41,7 @@ class RemoteWalk:
         split_name: Returns the names of a path below the directory. Raises an error if it is not a valid path.
         require_few: Called with the number of files so far. Raises an error if there are too many.
         max_files: The maximum number of files.
+        note_mark: Called with the names of each path that can mark a table of another format.
 
     Attributes:
         files: The files, each with its names.
@@ -49,11 +53,13 @@ class RemoteWalk:
         split_name: Callable[[fs.FileInfo], Sequence[str]],
         require_few: Callable[[int], None],
         max_files: int,
+        note_mark: Callable[[Sequence[str]], None],
     ) -> None:
         self._list_directory = list_directory
         self._split_name = split_name
         self._require_few = require_few
         self._max_files = max_files
+        self._note_mark = note_mark
         self._seen = 0
         self.files: list[tuple[Sequence[str], fs.FileInfo]] = []
 
@@ -79,7 +85,9 @@ class RemoteWalk:
         for info in self._list_directory(directory, is_recursive):
             self._seen += 1
             names = self._split_name(info)
-            if any(name.startswith((".", "_")) for name in names):
+            if any(map(may_mark_table, names)):
+                self._note_mark(names)
+            if any(map(is_hidden, names)):
                 continue
             if info.type == fs.FileType.File:
                 self.files.append((names, info))

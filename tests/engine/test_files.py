@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import FileError, NoReaderError, PathNotFoundError, PathRefusedError, UnreadableFileError
+from engine.errors import (
+    FileError,
+    NoReaderError,
+    PathNotFoundError,
+    PathRefusedError,
+    TableDirectoryError,
+    UnreadableFileError,
+)
 from engine.storage import local
 from engine.storage.files import list_files, open_file
 from engine.storage.listed_file import ListedFile
@@ -257,9 +264,59 @@ def test_directory_is_listed_in_order(workspace, path):
 
 
 def test_names_with_a_leading_dot_or_underscore_are_omitted(workspace):
-    for name in ["a.csv", "_SUCCESS", ".a.csv.crc", "_temporary/x.csv", ".lodge/y.csv", "d/_z.csv"]:
+    for name in ["a.csv", "_SUCCESS", ".a.csv.crc", "_temporary/x.csv", ".lodge/y.csv", "d/_z.csv", "b.csv._COPYING_"]:
         workspace.write(name)
     assert list_paths(workspace.scan(".")) == ["a.csv"]
+
+
+def test_names_of_partitions_can_begin_with_an_underscore(workspace):
+    names = ["_region=eu/a.csv", "_region=us/_part=1/b.csv", "c/_d=1.csv"]
+    for name in [*names, ".region=x/c.csv", "_region/d.csv"]:
+        workspace.write(name)
+    assert list_paths(workspace.scan(".")) == sorted(names)
+    assert list_paths(workspace.scan("_region=*")) == sorted(names)[:2]
+
+
+TABLES = {"Delta": "_delta_log/00000.json", "Iceberg": "metadata/v1.metadata.json", "Hudi": ".hoodie/hoodie.properties"}
+
+
+@pytest.mark.parametrize("format_", TABLES)
+@pytest.mark.parametrize(
+    "path", [".", "lake", "lake/t", "lake/t/data", "lake/t/data/p=1", "lake/*", "**/p=1", "l*/t/data/*.csv"]
+)
+def test_directory_of_a_table_is_refused(workspace, format_, path):
+    for name in (TABLES[format_], "data/p=1/a.csv", "data/b.csv"):
+        workspace.write(f"lake/t/{name}")
+    workspace.write("lake/other/c.csv")
+    with pytest.raises(TableDirectoryError, match=f"directory of a {format_} table") as raised:
+        list_paths(workspace.scan(path))
+    assert raised.value.path == "lake/t"
+    assert [path for path in list_paths(workspace.scan(path), is_raw=True) if "/t/data/" in path]
+
+
+@pytest.mark.parametrize("format_", TABLES)
+def test_other_paths_beside_a_table_are_scanned(workspace, format_):
+    for name in (TABLES[format_], "data/a.csv"):
+        workspace.write(f"lake/t/{name}")
+    workspace.write("lake/other/c.csv")
+    assert list_paths(workspace.scan("lake/other")) == ["lake/other/c.csv"]
+    assert list_paths(workspace.scan("lake/o*")) == ["lake/other/c.csv"]
+    assert list_paths(workspace.scan("lake/t/data/a.csv")) == ["lake/t/data/a.csv"]
+
+
+@pytest.mark.parametrize("name", ["metadata/a.csv", "metadata/x.json", "delta_log/a.csv", "v1.metadata.json"])
+def test_similar_names_are_no_table(workspace, name):
+    workspace.write(name)
+    assert list_paths(workspace.scan(".")) == [name]
+
+
+def test_root_of_the_workspace_can_be_a_table(workspace):
+    for name in ("_delta_log/00000.json", "d/a.csv"):
+        workspace.write(name)
+    for path in (".", "d", "d/*"):
+        with pytest.raises(TableDirectoryError) as raised:
+            list_paths(workspace.scan(path))
+        assert raised.value.path == "."
 
 
 def test_empty_directory_lists_no_files(workspace):

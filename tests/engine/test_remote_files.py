@@ -17,7 +17,13 @@ import pytest
 from pyarrow import feather, orc, parquet
 from pyarrow.fs import AzureFileSystem
 
-from engine.errors import FileChangedError, PathNotFoundError, PathRefusedError, UnreadableFileError
+from engine.errors import (
+    FileChangedError,
+    PathNotFoundError,
+    PathRefusedError,
+    TableDirectoryError,
+    UnreadableFileError,
+)
 from engine.file_scan.file_scan import FileScan
 from engine.file_scan.partition_reading import read_partition
 from engine.file_scan.partitions import plan_partitions
@@ -157,6 +163,21 @@ def test_files_are_selected_as_in_a_directory(any_lake):  # 2
         "d/a.json": ["d/a.json"],
         ".": ["d/a.json", "d/b.json", "d/g/h.json", "other.json"],
     }
+
+
+def test_directory_of_a_table_is_refused_as_in_a_directory(any_lake):  # 2
+    for path in ("d/t/_delta_log/0.json", "d/i/metadata/v1.metadata.json", "d/h/.hoodie/hoodie.properties"):
+        any_lake.put(path, b"{}\n")
+    for path in ("d/t/p=1/a.json", "d/i/data/a.json", "d/h/a.json", "d/o/_p=1/a.json"):
+        any_lake.put(path, b'{"a": 1}\n')
+    refused = {"d/t/p=1": "d/t", "d/t": "d/t", "d/i/data": "d/i", "d/i/d*": "d/i", "d/h": "d/h", "d/*": "d/h"}
+    for path, table in refused.items():
+        with pytest.raises(TableDirectoryError) as raised:
+            list_files(any_lake.source(path))
+        assert raised.value.path == table, path
+    assert [file.path for file in list_files(any_lake.source("d/o"))] == ["d/o/_p=1/a.json"]
+    assert [file.path for file in list_files(any_lake.source("d/h"), is_raw=True)] == ["d/h/a.json"]
+    assert [file.path for file in list_files(any_lake.source("d/i/data/a.json"))] == ["d/i/data/a.json"]
 
 
 def test_path_that_may_lead_out_is_refused(any_lake):  # 1

@@ -34,7 +34,8 @@ class Store:
             if count > max_files:
                 raise TooManyError
 
-        walk = RemoteWalk(self.list, lambda info: info.path.split("/")[1:], require_few, max_files)
+        self.marks = []
+        walk = RemoteWalk(self.list, lambda info: info.path.split("/")[1:], require_few, max_files, self.marks.append)
         walk.run("b")
         return sorted("/".join(["b", *names]) for names, _ in walk.files)
 
@@ -61,6 +62,18 @@ def test_each_file_is_found_once(paths, max_files):
 def test_hidden_names_are_ignored():
     paths = [f"b/{number}/{name}" for number in range(9) for name in ("a", "_b", ".c", "_d/e", "f/_g/h")]
     assert Store(*paths, "b/_i/j", "b/.k").walk() == [f"b/{number}/a" for number in range(9)]
+
+
+def test_names_of_partitions_can_begin_with_an_underscore():
+    paths = [f"b/_p={number}/a" for number in range(9)]
+    assert Store(*paths, "b/_p/a").walk() == paths
+
+
+def test_marks_of_tables_are_noted():
+    store = Store("b/t/_delta_log/0.json", "b/t/a", "b/u/metadata/v1.metadata.json", "b/v/.hoodie/x", "b/w/metadata/c")
+    store.walk()
+    assert {"/".join(names) for names in store.marks} >= {"t/_delta_log", "u/metadata/v1.metadata.json", "v/.hoodie"}
+    assert not any("w" in names for names in store.marks)
 
 
 def test_partitions_need_few_requests():

@@ -2,6 +2,7 @@
 
 FileError
 └── FormatError             LODGE_MALFORMED_FILE
+    ├── UnsupportedTypeError    LODGE_TYPE_NOT_SUPPORTED
     ├── MemoryLimitError    LODGE_MEMORY_EXCEEDED
     └── RowTooLongError     LODGE_ROW_TOO_LONG
 """
@@ -30,6 +31,21 @@ class FormatError(FileError):
         place = f", {context.position}" if context.position else ""
         super().__init__(context.workspace, context.path, f"{place}: {problem}.", {"position": context.position})
         self.position = context.position
+
+
+class UnsupportedTypeError(FormatError):
+    """Raised if a scan needs a column with a type that it cannot read. It would read another type instead."""
+
+    condition = "LODGE_TYPE_NOT_SUPPORTED"
+    sql_state = "0A000"
+
+    def __init__(self, context: ErrorContext, column: str, type_: str, kind: str) -> None:
+        super().__init__(
+            context,
+            f"column {column!r} has the {kind} type {type_}, which scans cannot read. Name other columns in place of "
+            f"[*], or read the file with spark.read.{kind.lower()}",
+        )
+        self.parameters |= {"column": column, "foundType": type_}
 
 
 class RowTooLongError(FormatError):

@@ -23,7 +23,7 @@ from engine.errors import LoaderStateError
 from engine.readers.columnar.columnar_file import ColumnarFile
 from engine.readers.columnar.decoded_size import bounded_parts
 from engine.readers.columnar.type_mapping import ScanTypes, scan_field, scan_schema
-from engine.readers.reader_errors import FormatError, format_errors
+from engine.readers.reader_errors import FormatError, UnsupportedTypeError, format_errors
 from engine.readers.text_stream import ArrowFileAdapter, check_size, open_checked
 from engine.result_set.loader import ResultSetLoader
 from engine.scan.reader import SchemaNegotiator, SourceFile
@@ -97,7 +97,14 @@ class ColumnarReader:
         return True
 
     def _start(self, columns: ColumnarFile) -> None:
-        """Start to read the selected units of an open file."""
+        """Start to read the selected units of an open file.
+
+        Raises:
+            UnsupportedTypeError: If a column cannot be read.
+        """
+        for name in self._wanted:
+            if name in columns.unsupported:
+                raise UnsupportedTypeError(self._file.context, name, columns.unsupported[name], columns.kind)
         with format_errors(self._file.context, columns.kind):
             units = self._select_units(columns)
         self._batches = self._read(columns, units, self._wanted) if self._wanted else self._count(columns, units)

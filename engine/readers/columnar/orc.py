@@ -4,22 +4,20 @@ Not guaranteed: a corrupt stripe is not always detected. ORC has no checksums, s
 value. A corrupt length can crash the process inside Arrow. In this case, a single Spark task fails.
 """
 
-from collections.abc import Iterator, Sequence
-from datetime import date
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
+from engine.readers.columnar.calendars import rebase_dates
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.orc_tail import OrcTail
 from engine.readers.columnar.spark_orc import mark_columns
 from engine.readers.text_stream import ArrowFileAdapter
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 from engine.suffixes import SUFFIXES
-
-_FIRST_GREGORIAN = date(1582, 10, 15)
 
 
 class OrcFile:
@@ -35,6 +33,7 @@ class OrcFile:
         if digits > MAX_DECIMAL_DIGITS:
             raise pa.ArrowInvalid(f"it has decimals with {digits} digits; the maximum is {MAX_DECIMAL_DIGITS}")
         self.schema: pa.Schema = self._file.schema
+        self.unsupported: Mapping[str, str] = {}
 
     @property
     def unit_count(self) -> int:
@@ -52,32 +51,10 @@ class OrcFile:
 
     def batches(self, unit: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         batch = self._file.read_stripe(unit, columns=list(columns) or self.schema.names[:1])
-        if self.tail.is_julian:
-            for column in batch.columns:
-                _refuse_julian_dates(column)
+        if not self.tail.is_proleptic:
+            for number, field in enumerate(batch.schema):
+                batch = batch.set_column(number, field, rebase_dates(batch.column(number)))
         yield batch
-
-
-def _refuse_julian_dates(array: pa.Array) -> None:
-    """Check that no date is from before the Gregorian calendar. Arrow does not convert such dates.
-
-    Raises:
-        ArrowInvalid: If there is such a date.
-    """
-    if pa.types.is_date32(array.type):
-        earliest = pc.min(array)
-        if earliest.is_valid and earliest.as_py() < _FIRST_GREGORIAN:
-            raise pa.ArrowInvalid(
-                f"it has dates of the Julian calendar, before {_FIRST_GREGORIAN}; write the file with another program"
-            )
-    elif pa.types.is_struct(array.type):
-        for child in array.flatten():
-            _refuse_julian_dates(child)
-    elif pa.types.is_map(array.type):
-        _refuse_julian_dates(array.keys)
-        _refuse_julian_dates(array.items)
-    elif pa.types.is_list(array.type):
-        _refuse_julian_dates(array.flatten())
 
 
 class OrcFormat(ColumnarFormat):

@@ -7,9 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from engine.readers.columnar.calendars import is_legacy, rebase_dates, refuse_old_times
 from engine.readers.columnar.columnar_file import BATCH_ROWS
 from engine.readers.columnar.format import ColumnarFormat
-from engine.readers.columnar.parquet_instants import to_schema, with_time_zones
+from engine.readers.columnar.parquet_annotations import find_unsupported
+from engine.readers.columnar.parquet_types import INT96, to_schema, with_spark_types
 from engine.readers.columnar.spark_parquet import SparkColumns
 from engine.readers.text_stream import ArrowFileAdapter
 from engine.schema import TupleSchema
@@ -36,17 +38,25 @@ class ParquetFile:
         self._file_bytes = file.size_bytes
         self._is_whole = self._file_bytes <= _WHOLE_BYTES
         self._source = pa.BufferReader(file.read(self._file_bytes)) if self._is_whole else pa.PythonFile(file, mode="r")
-        footer = parquet.ParquetFile(self._source)
+        footer = parquet.ParquetFile(self._source, coerce_int96_timestamp_unit="us")
         self._metadata: Any = footer.metadata
         schema: pa.Schema = footer.schema_arrow
-        self.schema = with_time_zones(schema, self._metadata.schema)
-        self._has_instants = self.schema is not schema
+        self.schema = with_spark_types(schema, self._metadata.schema)
+        self._has_other_types = self.schema is not schema
+        self.unsupported = find_unsupported(self.footer())
+        written = self._metadata.metadata or {}
+        self._has_legacy_dates = is_legacy(written, b"org.apache.spark.legacyDateTime", b"3.0.0")
+        self._has_legacy_int96 = is_legacy(written, b"org.apache.spark.legacyINT96", b"3.1.0")
         if self._is_whole:
             self._file = footer
             return
         is_small = max(self.unit_bytes(), default=0) <= _READ_AHEAD_BYTES
         self._file = parquet.ParquetFile(
-            self._source, metadata=self._metadata, pre_buffer=is_small, buffer_size=0 if is_small else _BUFFER_BYTES
+            self._source,
+            metadata=self._metadata,
+            pre_buffer=is_small,
+            buffer_size=0 if is_small else _BUFFER_BYTES,
+            coerce_int96_timestamp_unit="us",
         )
 
     @property
@@ -74,6 +84,8 @@ class ParquetFile:
         return int(self._metadata.row_group(unit).num_rows)
 
     def may_match(self, units: Sequence[int], conditions: Sequence[pc.Expression]) -> Sequence[int]:
+        if self._has_legacy_dates or self._has_legacy_int96:
+            return units  # the statistics are of the legacy calendar
         from pyarrow import dataset  # noqa: PLC0415 - imports pandas, which is not needed otherwise
 
         fragment = dataset.ParquetFileFormat().make_fragment(self._source, row_groups=list(units))
@@ -85,7 +97,21 @@ class ParquetFile:
         for batch in self._file.iter_batches(
             BATCH_ROWS, row_groups=[unit], columns=list(columns), use_threads=not self._is_whole
         ):
-            yield to_schema(batch, self.schema) if self._has_instants else batch
+            proleptic = self._to_proleptic(batch) if self._has_legacy_dates or self._has_legacy_int96 else batch
+            yield to_schema(proleptic, self.schema) if self._has_other_types else proleptic
+
+    def _to_proleptic(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Convert the dates of a legacy calendar, and check the times."""
+        leaves = [self._metadata.schema.column(number) for number in range(len(self._metadata.schema))]
+        physical = {(leaf.path.partition(".")[0], leaf.physical_type == INT96) for leaf in leaves}
+        for number, name in enumerate(batch.schema.names):
+            if self._has_legacy_dates:
+                batch = batch.set_column(number, batch.schema.field(number), rebase_dates(batch.column(number)))
+            if (self._has_legacy_dates and (name, False) in physical) or (
+                self._has_legacy_int96 and (name, True) in physical
+            ):
+                refuse_old_times(batch.column(number))
+        return batch
 
 
 class ParquetFormat(ColumnarFormat):

@@ -1,7 +1,8 @@
 """The columns of a Parquet file that Spark's own reader reads as the engine does.
 
 The same type of a scan can come from several types of Parquet, of which Spark reads only some to the same values. For
-example, Spark refuses timestamps in nanoseconds, and converts old dates if a file says that a legacy calendar wrote it.
+example, Spark refuses timestamps in nanoseconds. Spark converts old dates and times if a file says that a legacy
+calendar wrote it. The engine converts the dates too, and refuses these times.
 
 Spark compares the statistics of instants in milliseconds with a literal that it has rounded to milliseconds. So it can
 skip rows for a literal with microseconds. Spark cannot decompress Brotli, and has LZO only on some machines.
@@ -13,7 +14,7 @@ pushed down.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,10 +26,6 @@ from engine.schema import TupleSchema
 
 FORMAT: Final = "parquet"
 
-_LEGACY_CALENDAR = b"org.apache.spark.legacyDateTime"
-_SPARK_VERSION = b"org.apache.spark.version"
-_FIRST_PROLEPTIC = b"3"
-
 _PLAIN: Final = frozenset(
     {
         ("BOOLEAN", "None"),
@@ -38,6 +35,8 @@ _PLAIN: Final = frozenset(
         ("DOUBLE", "None"),
         ("BYTE_ARRAY", "None"),
         ("BYTE_ARRAY", "String"),
+        ("BYTE_ARRAY", "Enum"),
+        ("INT96", "None"),
         ("INT32", "Int(bitWidth=8, isSigned=true)"),
         ("INT32", "Int(bitWidth=16, isSigned=true)"),
         ("INT32", "Int(bitWidth=32, isSigned=true)"),
@@ -70,7 +69,6 @@ class SparkColumns:
     def __init__(self, schema: TupleSchema, offered: pa.Schema, metadata: Any) -> None:
         self._offered = offered.remove_metadata()
         self._parquet = metadata.schema
-        self._is_proleptic = _is_proleptic(metadata.metadata or {})
         leaves: dict[str, list[Any]] = {}
         for number in range(len(self._parquet)):
             leaf = self._parquet.column(number)
@@ -79,18 +77,14 @@ class SparkColumns:
         self._paths = {
             column.name: [leaf.path for leaf in found]
             for column, found in ((one, leaves.get(one.name, ())) for one in schema)
-            if all(_is_plain(leaf, is_proleptic=self._is_proleptic) for leaf in found)
-            and [_levels(leaf) for leaf in found] == list(_expected_levels(column))
+            if all(map(_is_plain, found)) and [_levels(leaf) for leaf in found] == list(_expected_levels(column))
         }
         self._marked = self._mark(self._paths)
 
     def are_of(self, offered: pa.Schema, metadata: Any) -> bool:
         """Return whether these are also the columns of another file."""
-        return (
-            offered.remove_metadata().equals(self._offered, check_metadata=True)
-            and metadata.schema.equals(self._parquet)
-            and _is_proleptic(metadata.metadata or {}) == self._is_proleptic
-        )
+        is_same_offer = offered.remove_metadata().equals(self._offered, check_metadata=True)
+        return bool(is_same_offer and metadata.schema.equals(self._parquet))
 
     def marked(self, row_groups: int, footer: bytes) -> TupleSchema:
         """Return the schema of a file with the marks of its columns.
@@ -149,22 +143,15 @@ def _is_plain_struct(type_: pa.StructType) -> bool:
     return not is_variant and not any(map(pt.is_floating, members.values()))
 
 
-def _is_plain(leaf: Any, *, is_proleptic: bool) -> bool:
+def _is_plain(leaf: Any) -> bool:
     logical = str(leaf.logical_type)
     if (leaf.physical_type, logical) in _PLAIN:
         return True
     if logical.startswith(_DECIMAL):
         return True
-    return (
+    return bool(
         logical.startswith(_TIME)
         and leaf.physical_type in ("INT32", "INT64")
         and _NANOSECONDS not in logical
         and not logical.startswith(_INSTANT_IN_MILLISECONDS)
-        and is_proleptic
     )
-
-
-def _is_proleptic(written: Mapping[bytes, bytes]) -> bool:
-    """Return whether Spark reads the dates of a file without a conversion between calendars."""
-    major = written.get(_SPARK_VERSION, _FIRST_PROLEPTIC).partition(b".")[0]
-    return _LEGACY_CALENDAR not in written and major.isdigit() and int(major) >= int(_FIRST_PROLEPTIC)

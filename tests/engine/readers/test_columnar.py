@@ -144,19 +144,18 @@ def test_timestamps_of_96_bits_are_instants(memory_file):
         assert file.rows(columns=["last", "n"], row_filters=[RowFilter("n", ">", [1])]) == [{"last": zoned, "n": 2}]
 
 
-@pytest.mark.parametrize("moment", [1, 10**9 + 1])
-def test_nanoseconds_of_96_bits_are_an_error(memory_file, moment):
-    table = pa.table({"at": pa.array([moment], pa.timestamp("ns"))})
+def test_nanoseconds_of_96_bits_are_cut_off_as_by_spark(memory_file):
+    table = pa.table({"at": pa.array([1, 1001, -1, 10**9 + 1], pa.timestamp("ns"))})
     file = memory_file("a.parquet", written(parquet.write_table, table, use_deprecated_int96_timestamps=True))
-    with pytest.raises(ValueConversionError, match="column 'at'"):
-        file.rows()
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    assert [(row["at"] - epoch) // datetime.timedelta(microseconds=1) for row in file.rows()] == [0, 1, -1, 10**6]
 
 
-def test_96_bits_beyond_the_range_of_arrow_are_an_error(memory_file):
-    table = pa.table({"at": pa.array([datetime.datetime(1500, 1, 1)], pa.timestamp("us"))})
+def test_96_bits_have_the_range_of_spark(memory_file):
+    moments = [datetime.datetime(1001, 1, 1, 1, 2, 3, 4), datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999)]
+    table = pa.table({"at": pa.array(moments, pa.timestamp("us"))})
     file = memory_file("a.parquet", written(parquet.write_table, table, use_deprecated_int96_timestamps=True))
-    with pytest.raises(ValueConversionError):
-        file.rows()
+    assert [row["at"].replace(tzinfo=None) for row in file.rows()] == moments
 
 
 VALUES = {

@@ -1,0 +1,124 @@
+"""Dates and times of the Julian calendar in columnar files.
+
+Old versions of Spark, Hive and others count days in a calendar that is Julian before 1582-10-15. Arrow reads them in
+the proleptic Gregorian calendar, which gives other dates. What a file says of its writer decides, as in Spark:
+
+| file | its calendar |
+| --- | --- |
+| Parquet, ``org.apache.spark.version`` before 3.0.0, or ``org.apache.spark.legacyDateTime`` | Julian |
+| the same with a column of ``INT96``: version before 3.1.0, or ``org.apache.spark.legacyINT96`` | Julian |
+| other Parquet files | proleptic |
+| ORC, unless its footer says that it is proleptic | Julian |
+
+Guarantees:
+
+1. A date gets the same year, month and day in the proleptic calendar. A day that does not exist there, 29 February of
+   some years, becomes 1 March.
+2. A time before 1900 in a Parquet file of the Julian calendar raises an error. Spark converts it with old rules of time
+   zones, which Arrow does not have.
+
+Sources: [spark-data-source], ``DataSourceUtils.datetimeRebaseSpec`` and ``RebaseDateTime``; [orc-format],
+``CalendarKind``.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from engine.arrow_types import inner_fields, is_any_list
+
+_VERSION: Final = b"org.apache.spark.version"
+_FIRST_GREGORIAN_DAY: Final = -141_427
+"""1582-10-15, in days since 1970-01-01."""
+
+_JULIAN_DAY_OF_EPOCH: Final = 2_440_588
+_DAYS_BEFORE_MARCH: Final = 32_082
+"""The number of days from the first March of the Julian year -4800 to the first Julian day."""
+
+_SECONDS_OF_1900: Final = -2_208_988_800
+_UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+Days = npt.NDArray[np.int64]
+
+
+def is_legacy(metadata: Mapping[bytes, bytes], mark: bytes, first: bytes) -> bool:
+    """Return whether a Parquet file has dates or times of the Julian calendar.
+
+    Args:
+        metadata: The metadata in the footer.
+        mark: The key with which Spark marks such a file.
+        first: The first version of Spark that writes others by default.
+    """
+    version = metadata.get(_VERSION)
+    return version is not None and (version < first or mark in metadata)
+
+
+def to_proleptic(days: Days) -> Days:
+    """Return the days of dates of the Julian calendar before 1582-10-15, and of the Gregorian one from then on."""
+    shifted = days + _JULIAN_DAY_OF_EPOCH + _DAYS_BEFORE_MARCH
+    year = (4 * shifted + 3) // 1461 - 4800  # begins in March
+    difference = year // 100 - year // 400 - 2
+    return np.where(days < _FIRST_GREGORIAN_DAY, days - difference, days)
+
+
+def rebase_dates(array: pa.Array) -> pa.Array:
+    """Return an array in which all dates, also nested ones, are proleptic."""
+    return _convert(array, pt.is_date32, _rebase)
+
+
+def refuse_old_times(array: pa.Array) -> None:
+    """Check that no timestamp in an array, also no nested one, is before 1900.
+
+    Raises:
+        ArrowInvalid: If there is one.
+    """
+    _convert(array, pt.is_timestamp, _refuse_old)
+
+
+def _rebase(array: pa.Array) -> pa.Array:
+    earliest = pc.min(array.cast(pa.int32()))
+    if not earliest.is_valid or earliest.as_py() >= _FIRST_GREGORIAN_DAY:
+        return array
+    days = array.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    rebased = pa.array(to_proleptic(days).astype(np.int32), mask=array.is_null().to_numpy(zero_copy_only=False))
+    return rebased.cast(pa.date32())
+
+
+def _refuse_old(array: pa.Array) -> pa.Array:
+    earliest = pc.min(array.cast(pa.int64()))
+    if earliest.is_valid and earliest.as_py() < _SECONDS_OF_1900 * _UNITS_PER_SECOND[array.type.unit]:
+        raise pa.ArrowInvalid(
+            "it has times before 1900 of the Julian calendar, which an old version of Spark wrote; read the file with "
+            "spark.read.parquet, or write it with a newer version"
+        )
+    return array
+
+
+def _convert(array: Any, is_wanted: Callable[[pa.DataType], bool], convert: Callable[[pa.Array], pa.Array]) -> Any:
+    """Return an array with all arrays of the wanted type converted, also nested ones."""
+    type_ = array.type
+    if is_wanted(type_):
+        return convert(array)
+    if not any(_contains(field.type, is_wanted) for field in inner_fields(type_)):
+        return array
+    if pt.is_struct(type_):
+        children = [_convert(child, is_wanted, convert) for child in array.flatten()]
+        return pa.StructArray.from_arrays(children, fields=list(type_), mask=array.is_null())
+    whole = pa.concat_arrays([array])  # without the offset of a slice
+    mask = whole.is_null()
+    if pt.is_map(type_):
+        keys, items = (_convert(each, is_wanted, convert) for each in (whole.keys, whole.items))
+        return pa.MapArray.from_arrays(whole.offsets, keys, items, type_, mask=mask)
+    if is_any_list(type_) and (pt.is_list(type_) or pt.is_large_list(type_)):
+        values = _convert(whole.values, is_wanted, convert)
+        return type(whole).from_arrays(whole.offsets, values, type_, mask=mask)
+    raise pa.ArrowInvalid(f"it has dates in the type {type_}, which cannot be converted to another calendar")
+
+
+def _contains(type_: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
+    return is_wanted(type_) or any(_contains(field.type, is_wanted) for field in inner_fields(type_))

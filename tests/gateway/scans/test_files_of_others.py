@@ -1,0 +1,114 @@
+"""Files that other programs wrote, beside Spark's own reader: those of the tests of Spark."""
+
+import os
+import zipfile
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.connect.session import SparkSession
+
+from tests.golden.corpus import fetch_test_jar
+from tests.maven import MissingMavenError
+
+pytestmark = pytest.mark.slow
+
+OFF = "with (spark_readers = false)"
+OLD_TIMES = "times before 1900 of the Julian calendar, which only Spark converts, and not in milliseconds"
+
+DIFFERENCES = {
+    "before_1582_timestamp_millis_v2_4_6.snappy.parquet": OLD_TIMES,
+    "before_1582_timestamp_millis_v3_2_0.snappy.parquet": OLD_TIMES,
+    "before_1582_ts_v2_4.snappy.orc": "the time zone PST of its writer is unknown to Arrow: refused",
+    "void_in_parquet.parquet": "a column of nulls is text, because another file can give it any type",
+}
+"""The files for which a scan does not return what Spark returns, and why."""
+
+REFUSED_BY_ENGINE = frozenset(
+    f"before_1582_timestamp_{kind}_{version}.snappy.parquet"
+    for kind in ("int96_dict", "int96_plain", "micros", "millis")
+    for version in ("v2_4_6", "v3_2_0")
+)
+"""The files that only Spark's reader reads."""
+
+
+@pytest.fixture(scope="module")
+def lodge(start_lodge, spark_server):
+    gateway = start_lodge(backend=spark_server)
+    yield gateway
+    gateway.stop()
+
+
+@pytest.fixture(scope="module")
+def files(lodge):
+    """The files, in the workspace ``dfs``."""
+    try:
+        jar = fetch_test_jar()
+    except MissingMavenError:
+        pytest.skip("Maven is not installed.")
+    found = []
+    with zipfile.ZipFile(jar) as archive:
+        for name in archive.namelist():
+            if name.startswith("test-data/") and name.endswith((".parquet", ".orc")):
+                path = lodge.files / name.rpartition("/")[2]
+                path.write_bytes(archive.read(name))
+                path.chmod(0o644)
+                os.utime(path, (1e9, 1e9))  # the gateway does not trust recent files
+                found.append(path)
+    return found
+
+
+def outcome(build):
+    """Return the columns and rows of a DataFrame, or the condition of its error."""
+    try:
+        frame = build()
+        return frame.schema.simpleString(), sorted(map(repr, frame.collect()))
+    except PySparkException as error:
+        return error.getCondition()
+
+
+def test_files_of_sparks_tests_have_the_rows_of_sparks_reader(spark, spark_server, files):
+    direct = SparkSession.builder.remote(spark_server).create()
+    try:
+        differing = set()
+        for path in files:
+            expected = outcome(lambda path=path: direct.read.format(path.suffix[1:]).load(str(path)))
+            found = outcome(lambda path=path: spark.table(f"dfs.`{path.name}`"))
+            is_same = found == expected or (isinstance(found, str) and isinstance(expected, str))
+            if not is_same:
+                differing.add(path.name)
+        assert differing == set(DIFFERENCES)
+    finally:
+        direct.client.close()
+
+
+def test_engine_reads_the_same_or_refuses(spark, files):
+    """What Spark's reader does not read in its place, because another file drifts or is small."""
+    refused = set()
+    for path in files:
+        if not path.name.startswith("before_1582"):
+            continue
+        expected = outcome(lambda path=path: spark.table(f"dfs.`{path.name}`"))
+        found = outcome(lambda path=path: spark.sql(f"select * from dfs.`{path.name}` {OFF}"))
+        if isinstance(found, str):
+            refused.add(path.name)
+        else:
+            assert found == expected, path.name
+    assert refused == REFUSED_BY_ENGINE | {"before_1582_ts_v2_4.snappy.orc"}
+
+
+def test_variant_is_refused_and_other_columns_are_read(spark, spark_server, lodge):
+    direct = SparkSession.builder.remote(spark_server).create()
+    target = lodge.files / "variants.parquet"
+    try:
+        frame = direct.sql(
+            "select 1 a, parse_json('{}') v, array(parse_json('1')) many, "
+            "st_geogfromwkb(X'0101000000000000000000F03F0000000000000040') g"
+        )
+        frame.write.parquet(str(target))
+    finally:
+        direct.client.close()
+    assert [tuple(row) for row in spark.sql("select a from dfs.`variants.parquet`").collect()] == [(1,)]
+    for column, kind in (("v", "VARIANT"), ("many", "VARIANT"), ("g", "GEOGRAPHY"), ("*", "VARIANT")):
+        with pytest.raises(PySparkException, match=f"has the Parquet type {kind}") as raised:
+            spark.sql(f"select {column} from dfs.`variants.parquet`").collect()
+        assert raised.value.getCondition() == "LODGE_TYPE_NOT_SUPPORTED"

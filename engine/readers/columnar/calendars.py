@@ -46,14 +46,17 @@ _UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 Days = npt.NDArray[np.int64]
 
 
-def is_legacy(metadata: Mapping[bytes, bytes], mark: bytes, first: bytes) -> bool:
-    """Return whether a Parquet file has dates or times of the Julian calendar.
+def has_legacy_dates(metadata: Mapping[bytes, bytes]) -> bool:
+    """Return whether a Parquet file has dates and times of the Julian calendar, by the metadata in its footer."""
+    return _is_legacy(metadata, b"org.apache.spark.legacyDateTime", b"3.0.0")
 
-    Args:
-        metadata: The metadata in the footer.
-        mark: The key with which Spark marks such a file.
-        first: The first version of Spark that writes others by default.
-    """
+
+def has_legacy_int96(metadata: Mapping[bytes, bytes]) -> bool:
+    """Return whether a Parquet file has times of 96 bits of the Julian calendar, by the metadata in its footer."""
+    return _is_legacy(metadata, b"org.apache.spark.legacyINT96", b"3.1.0")
+
+
+def _is_legacy(metadata: Mapping[bytes, bytes], mark: bytes, first: bytes) -> bool:
     version = metadata.get(_VERSION)
     return version is not None and (version < first or mark in metadata)
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from engine.readers.columnar.calendars import is_legacy, rebase_dates, refuse_old_times
+from engine.readers.columnar.calendars import has_legacy_dates, has_legacy_int96, rebase_dates, refuse_old_times
 from engine.readers.columnar.columnar_file import BATCH_ROWS
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.parquet_annotations import find_unsupported
@@ -45,8 +45,8 @@ class ParquetFile:
         self._has_other_types = self.schema is not schema
         self.unsupported = find_unsupported(self.footer())
         written = self._metadata.metadata or {}
-        self._has_legacy_dates = is_legacy(written, b"org.apache.spark.legacyDateTime", b"3.0.0")
-        self._has_legacy_int96 = is_legacy(written, b"org.apache.spark.legacyINT96", b"3.1.0")
+        self._has_legacy_dates = has_legacy_dates(written)
+        self._has_legacy_int96 = has_legacy_int96(written)
         if self._is_whole:
             self._file = footer
             return

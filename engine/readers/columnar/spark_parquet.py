@@ -2,7 +2,8 @@
 
 The same type of a scan can come from several types of Parquet, of which Spark reads only some to the same values. For
 example, Spark refuses timestamps in nanoseconds. Spark converts old dates and times if a file says that a legacy
-calendar wrote it. The engine converts the dates too, and refuses these times.
+calendar wrote it. The engine converts the dates too, and refuses these times. Spark converts timestamps of 96 bits of
+other programs if a setting of the session says so, but never those of a legacy calendar, which it wrote itself.
 
 Spark compares the statistics of instants in milliseconds with a literal that it has rounded to milliseconds. So it can
 skip rows for a literal with microseconds. Spark cannot decompress Brotli, and has LZO only on some machines.
@@ -20,7 +21,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.types as pt
 
+from engine.readers.columnar.calendars import has_legacy_int96
 from engine.readers.columnar.parquet_codecs import read_codecs
+from engine.readers.columnar.parquet_types import INT96
 from engine.readers.columnar.spark_marks import mark
 from engine.schema import TupleSchema
 
@@ -36,7 +39,6 @@ _PLAIN: Final = frozenset(
         ("BYTE_ARRAY", "None"),
         ("BYTE_ARRAY", "String"),
         ("BYTE_ARRAY", "Enum"),
-        ("INT96", "None"),
         ("INT32", "Int(bitWidth=8, isSigned=true)"),
         ("INT32", "Int(bitWidth=16, isSigned=true)"),
         ("INT32", "Int(bitWidth=32, isSigned=true)"),
@@ -73,18 +75,21 @@ class SparkColumns:
         for number in range(len(self._parquet)):
             leaf = self._parquet.column(number)
             leaves.setdefault(leaf.path.partition(".")[0], []).append(leaf)
+        self._has_legacy_int96 = has_legacy_int96(metadata.metadata or {})
         self._schema = schema
         self._paths = {
             column.name: [leaf.path for leaf in found]
             for column, found in ((one, leaves.get(one.name, ())) for one in schema)
-            if all(map(_is_plain, found)) and [_levels(leaf) for leaf in found] == list(_expected_levels(column))
+            if all(_is_plain(leaf, reads_int96=self._has_legacy_int96) for leaf in found)
+            and [_levels(leaf) for leaf in found] == list(_expected_levels(column))
         }
         self._marked = self._mark(self._paths)
 
     def are_of(self, offered: pa.Schema, metadata: Any) -> bool:
         """Return whether these are also the columns of another file."""
         is_same_offer = offered.remove_metadata().equals(self._offered, check_metadata=True)
-        return bool(is_same_offer and metadata.schema.equals(self._parquet))
+        is_same_calendar = has_legacy_int96(metadata.metadata or {}) == self._has_legacy_int96
+        return bool(is_same_offer and is_same_calendar and metadata.schema.equals(self._parquet))
 
     def marked(self, row_groups: int, footer: bytes) -> TupleSchema:
         """Return the schema of a file with the marks of its columns.
@@ -143,9 +148,9 @@ def _is_plain_struct(type_: pa.StructType) -> bool:
     return not is_variant and not any(map(pt.is_floating, members.values()))
 
 
-def _is_plain(leaf: Any) -> bool:
+def _is_plain(leaf: Any, *, reads_int96: bool) -> bool:
     logical = str(leaf.logical_type)
-    if (leaf.physical_type, logical) in _PLAIN:
+    if (leaf.physical_type, logical) in _PLAIN or (reads_int96 and leaf.physical_type == INT96):
         return True
     if logical.startswith(_DECIMAL):
         return True

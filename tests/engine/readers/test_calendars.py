@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc, parquet
 
-from engine.readers.columnar.calendars import is_legacy, to_proleptic
+from engine.readers.columnar.calendars import has_legacy_dates, to_proleptic
 from engine.readers.reader_errors import FormatError
 from tests.engine.file_bytes import written
 
@@ -60,7 +60,7 @@ def test_gregorian_dates_stay():
     ],
 )
 def test_writer_decides(memory_file, metadata, is_julian):
-    assert is_legacy(metadata, MARK, b"3.0.0") is is_julian
+    assert has_legacy_dates(metadata) is is_julian
     nested = pa.array([[{"d": OLD}, None], None, []], pa.list_(pa.struct([("d", pa.date32())])))
     named = pa.array([[("a", OLD)], [], None], pa.map_(pa.string(), pa.date32()))
     table = pa.table({"day": pa.array([OLD, None, EPOCH]), "nested": nested, "named": named})

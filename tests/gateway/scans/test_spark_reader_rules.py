@@ -91,11 +91,11 @@ def test_large_files_beside_others(scan):
 
 def test_files_with_equal_columns_are_decided_one_by_one(scan):
     """Discovery remembers what it decided for the columns of the file before."""
-    spark_2 = {b"org.apache.spark.version": b"2.4.8"}
+    others = LARGE_DAYS.rename_columns([name.upper() for name in LARGE_DAYS.column_names])
     for number in range(0, 12, 4):
         scan.write(f"{number:02}.parquet", LARGE_DAYS, compression="none")
         scan.write(f"{number + 1:02}.parquet", LARGE_DAYS, compression={"a": "none", "b": "brotli"})
-        scan.write(f"{number + 2:02}.parquet", LARGE_DAYS.replace_schema_metadata(spark_2), compression="none")
+        scan.write(f"{number + 2:02}.parquet", others, compression="none")
         scan.write(f"{number + 3:02}.parquet", LARGE_DAYS, compression="none", row_group_size=100_000)
     of_spark, of_engine = scan.names()
     assert of_spark == ["00.parquet", "03.parquet", "04.parquet", "07.parquet", "08.parquet", "11.parquet"]
@@ -180,17 +180,20 @@ def test_more_files_than_a_plan_may_contain(scan, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("metadata", "expected"),
+    ("metadata", "of_96_bits"),
     [
-        ({}, True),
-        ({"org.apache.spark.version": "4.3.0"}, True),
-        ({"org.apache.spark.version": "2.4.8"}, False),
-        ({"org.apache.spark.version": "3.5.0", "org.apache.spark.legacyDateTime": ""}, False),
+        ({}, False),
+        ({"org.apache.spark.version": "4.3.0"}, False),
+        ({"org.apache.spark.version": "2.4.8"}, True),
+        ({"org.apache.spark.version": "3.5.0", "org.apache.spark.legacyINT96": ""}, True),
     ],
 )
-def test_dates_of_another_calendar(scan, metadata, expected):
+def test_dates_and_times_of_another_calendar(scan, metadata, of_96_bits):
     scan.write("a.parquet", DAYS.replace_schema_metadata(metadata))
-    assert (scan.names() is not None) is expected
+    assert scan.names() == [["a.parquet"], []]
+    times = pa.table({"a": pa.array([1000], pa.timestamp("us"))}).replace_schema_metadata(metadata)
+    scan.write("a.parquet", times, use_deprecated_int96_timestamps=True)
+    assert (scan.names() is not None) is of_96_bits
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from pyarrow import orc
 from engine.readers.columnar.calendars import rebase_dates
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.orc_tail import OrcTail
+from engine.readers.columnar.orc_types import find_unsupported, with_spark_types
+from engine.readers.columnar.parquet_types import to_schema
 from engine.readers.columnar.spark_orc import mark_columns
 from engine.readers.text_stream import ArrowFileAdapter
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
@@ -32,8 +34,10 @@ class OrcFile:
         digits = self.tail.decimal_digits()
         if digits > MAX_DECIMAL_DIGITS:
             raise pa.ArrowInvalid(f"it has decimals with {digits} digits; the maximum is {MAX_DECIMAL_DIGITS}")
-        self.schema: pa.Schema = self._file.schema
-        self.unsupported: Mapping[str, str] = {}
+        schema: pa.Schema = self._file.schema
+        self.schema = with_spark_types(schema)
+        self._has_other_types = self.schema is not schema
+        self.unsupported: Mapping[str, str] = find_unsupported(schema)
 
     @property
     def unit_count(self) -> int:
@@ -54,7 +58,7 @@ class OrcFile:
         if not self.tail.is_proleptic:
             for number, field in enumerate(batch.schema):
                 batch = batch.set_column(number, field, rebase_dates(batch.column(number)))
-        yield batch
+        yield to_schema(batch, self.schema) if self._has_other_types else batch
 
 
 class OrcFormat(ColumnarFormat):

@@ -112,3 +112,21 @@ def test_variant_is_refused_and_other_columns_are_read(spark, spark_server, lodg
         with pytest.raises(PySparkException, match=f"has the Parquet type {kind}") as raised:
             spark.sql(f"select {column} from dfs.`variants.parquet`").collect()
         assert raised.value.getCondition() == "LODGE_TYPE_NOT_SUPPORTED"
+
+
+def test_types_of_spark_in_orc_are_those_of_spark(spark, spark_server, lodge):
+    columns = (
+        "timestamp_ntz'1985-02-03 04:05:06.789' ntz, array(timestamp_ntz'2001-02-03 04:05:06') many, "
+        "named_struct('d', interval '1 02:03:04.5' day to second, 'n', 1) nested, "
+        "'x' text, cast('y' as varchar(3)) short, date'1001-02-03' day, 1 number"
+    )
+    direct = SparkSession.builder.remote(spark_server).create()
+    target = lodge.files / "types.orc"
+    try:
+        direct.sql(f"select {columns}, interval '1-2' year to month months").coalesce(1).write.orc(str(target))
+        expected = outcome(lambda: direct.read.orc(str(target)).drop("months"))
+    finally:
+        direct.client.close()
+    names = "ntz, many, nested, text, short, day, number"
+    assert outcome(lambda: spark.sql(f"select {names} from dfs.`types.orc`")) == expected
+    assert outcome(lambda: spark.table("dfs.`types.orc`")) == "LODGE_TYPE_NOT_SUPPORTED"

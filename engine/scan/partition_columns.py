@@ -25,12 +25,12 @@ from pathlib import PurePosixPath
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from engine.arrow_types import text_array
 from engine.errors import PartitionError
 from engine.result_set.conversion.decimals import cast_decimals
+from engine.result_set.conversion.local_times import to_instants
 from engine.scan_source import IMPLICIT_NAME
 from engine.schema import MAX_DECIMAL_DIGITS, fold_case
 
@@ -142,16 +142,16 @@ def _unescape(text: str) -> str:
 
 
 def _to_timestamp(time: datetime, type_: pa.DataType) -> pa.Scalar:
-    local = text_array(time.replace(tzinfo=None).isoformat()).cast(pa.timestamp("us"))[0]
+    local = text_array(time.replace(tzinfo=None).isoformat()).cast(pa.timestamp("us"))
     if type_.tz is None:
-        return local.cast(type_)
+        return local.cast(type_)[0]
     if time.tzinfo is not None:
         try:
             instant = time.astimezone(UTC).replace(tzinfo=None)
         except OverflowError as error:  # the year 0 or 10000
             raise ValueError(str(time)) from error
         return _to_timestamp(instant, _INSTANT).cast(type_)
-    return pc.assume_timezone(local, type_.tz, ambiguous="earliest", nonexistent="earliest").cast(type_)
+    return to_instants(local, type_.tz).cast(type_)[0]
 
 
 def _to_float(text: str) -> float:

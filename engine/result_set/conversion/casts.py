@@ -13,6 +13,7 @@ import pyarrow.types as pt
 from engine.arrow_types import is_bytes, is_text
 from engine.result_set.conversion.conversion_errors import NoConversionError, RefusedError
 from engine.result_set.conversion.decimals import cast_decimals
+from engine.result_set.conversion.local_times import to_instants
 
 _INTEGER = r"^-?[0-9]+$"
 _OFFSET = r"[0-9](Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
@@ -162,7 +163,7 @@ def _check_all(result: pa.Array, is_good: pa.Array) -> pa.Array:
 
 def _assume_zone(array: pa.Array, to: pa.DataType) -> pa.Array:
     """Interpret local times in the time zone of the type, if the type has one."""
-    return array if to.tz is None else pc.assume_timezone(array, to.tz)
+    return array if to.tz is None else to_instants(array, to.tz)
 
 
 def _to_text(offered: pa.DataType, to: pa.DataType) -> Cast | None:

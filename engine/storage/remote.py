@@ -13,7 +13,8 @@ Guarantees:
 
 Not guaranteed: if a file is replaced twice within a second, and its size stays the same, the change is not noticed.
 
-Requests to S3: a listing needs one for 1,000 files, and a few for the directories (:mod:`engine.storage.remote_walk`).
+Requests to S3: a listing needs one for 1,000 files, a few for the directories (:mod:`engine.storage.remote_walk`), and
+three at the same time for each directory above, which find out whether it is that of a table.
 A file of up to ``SMALL_BYTES`` needs three: two to look at it (``HeadObject``), and one to read it. A larger file needs
 three to look at it, and one for each range.
 

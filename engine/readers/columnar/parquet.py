@@ -11,7 +11,7 @@ from engine.readers.columnar.calendars import has_legacy_dates, has_legacy_int96
 from engine.readers.columnar.columnar_file import BATCH_ROWS
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.parquet_annotations import find_unsupported
-from engine.readers.columnar.parquet_types import INT96, to_schema, with_spark_types
+from engine.readers.columnar.parquet_types import INT96, SparkTypes, to_schema
 from engine.readers.columnar.spark_parquet import SparkColumns
 from engine.readers.text_stream import ArrowFileAdapter
 from engine.schema import TupleSchema
@@ -41,9 +41,10 @@ class ParquetFile:
         footer = parquet.ParquetFile(self._source, coerce_int96_timestamp_unit="us")
         self._metadata: Any = footer.metadata
         schema: pa.Schema = footer.schema_arrow
-        self.schema = with_spark_types(schema, self._metadata.schema)
+        types = SparkTypes.of(schema, self._metadata.schema)
+        self.schema = types.apply(schema)
         self._has_other_types = self.schema is not schema
-        self.unsupported = find_unsupported(self.footer())
+        self.unsupported = find_unsupported(self.footer()) if types.may_be_unsupported else {}
         written = self._metadata.metadata or {}
         self._has_legacy_dates = has_legacy_dates(written)
         self._has_legacy_int96 = has_legacy_int96(written)

@@ -9,7 +9,7 @@ Source: [parquet-format], ``SchemaElement``, ``ConvertedType`` and ``LogicalType
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -35,6 +35,23 @@ class _Element:
     name: str
     children: int
     unsupported: str
+
+
+def may_be_unsupported(schema: Any) -> bool:
+    """Return whether a schema may contain such a type, by what pyarrow shows. Otherwise, the footer is not read again.
+
+    A ``VARIANT`` is a group with a member ``metadata``, and an ``INTERVAL`` has a fixed length.
+
+    Args:
+        schema: The schema of the file, a ``pyarrow.parquet.ParquetSchema``.
+    """
+    leaves = (schema.column(number) for number in range(len(schema)))
+    return any(
+        leaf.path.endswith(".metadata")
+        or leaf.physical_type == "FIXED_LEN_BYTE_ARRAY"
+        or str(leaf.logical_type).startswith("Geo")
+        for leaf in leaves
+    )
 
 
 def find_unsupported(footer: bytes) -> Mapping[str, str]:

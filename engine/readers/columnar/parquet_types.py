@@ -7,27 +7,53 @@
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Self, cast
 
 import pyarrow as pa
 
 from engine.arrow_types import inner_fields, is_bytes, with_inner_fields
+from engine.readers.columnar.parquet_annotations import may_be_unsupported
 
 INT96: Final = "INT96"
 _ENUM: Final = "Enum"
 _UTC: Final = "UTC"
 
 
-def with_spark_types(schema: pa.Schema, parquet: Any) -> pa.Schema:
-    """Return the schema of a file with the types of Spark. If nothing changes, it is the same object.
+class SparkTypes:
+    """The types of Spark for the columns of a file.
 
     Args:
         schema: The schema as Arrow reads it.
         parquet: The schema of the file, a ``pyarrow.parquet.ParquetSchema``.
+
+    Attributes:
+        may_be_unsupported: See :func:`engine.readers.columnar.parquet_annotations.may_be_unsupported`.
     """
-    leaves = iter([parquet.column(number) for number in range(len(parquet))])
-    fields = [_with_spark_type(field, leaves) for field in schema]
-    return schema if fields == list(schema) else pa.schema(fields, schema.metadata)
+
+    _last: "ClassVar[SparkTypes | None]" = None
+
+    def __init__(self, schema: pa.Schema, parquet: Any) -> None:
+        self._offered, self._parquet = schema, parquet
+        leaves = iter([parquet.column(number) for number in range(len(parquet))])
+        fields = [_with_spark_type(field, leaves) for field in schema]
+        self._fields = None if fields == list(schema) else fields
+        self.may_be_unsupported = may_be_unsupported(parquet)
+
+    @classmethod
+    def of(cls, schema: pa.Schema, parquet: Any) -> Self:
+        """Return the types of a file. Those of the file before are used again, because most files have the same."""
+        last = cls._last
+        if last is None or not last._are_of(schema, parquet):
+            last = cls._last = cls(schema, parquet)
+        return cast("Self", last)
+
+    def _are_of(self, schema: pa.Schema, parquet: Any) -> bool:
+        is_same = schema.equals(self._offered, check_metadata=self._fields is not None)
+        return bool(is_same and parquet.equals(self._parquet))
+
+    def apply(self, schema: pa.Schema) -> pa.Schema:
+        """Return a schema with these types. If nothing changes, it is the same object."""
+        return schema if self._fields is None else pa.schema(self._fields, schema.metadata)
 
 
 def _with_spark_type(field: pa.Field, leaves: Iterator[Any]) -> pa.Field:

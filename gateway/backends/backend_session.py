@@ -159,11 +159,11 @@ class BackendSession:
         return True
 
     async def is_column_missing(self, query: relations_pb2.Relation, name: str) -> bool:
-        """Return whether Spark cannot analyze a query because it does not find a column with a name in its name.
+        """Return whether Spark cannot analyze a query because it does not find a column.
 
         Args:
             query: The query.
-            name: The part of the name of the column. No other columns with this part should exist.
+            name: The name of the column, in lower case. Fields of the column and names with a table count too.
 
         Raises:
             GatewayError: If the answer is not what it should be.

@@ -1,7 +1,8 @@
 """What Lodge needs to know of the request of a statement, to execute it and to call the backend on its behalf."""
 
+import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from pyspark.sql.connect.proto import base_pb2
@@ -36,6 +37,10 @@ class StatementRequest:
         """Return the request for an operation that a replica completes without its client."""
         user_context = base_pb2.UserContext(user_id=principal)
         return cls(session_id, user_context, operation_id, is_reattachable=True)
+
+    def with_operation_id(self) -> Self:
+        """Return the statement with an operation id, which is new if the client has not chosen one."""
+        return replace(self, operation_id=self.operation_id or str(uuid.uuid4()))
 
     @classmethod
     def read(cls, request: base_pb2.ExecutePlanRequest) -> Self:

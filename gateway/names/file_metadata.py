@@ -17,7 +17,7 @@ Source: "File metadata columns" in [spark-data-source]; ``View.metadataOutput``.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from google.protobuf.message import Message
@@ -26,6 +26,7 @@ from pyspark.sql.connect.proto import relations_pb2
 from gateway.errors import GatewayError
 from gateway.names.plan_messages import find_messages_with_names
 from gateway.sql.column_pruning import find_mentioned_names
+from gateway.sql.cursor import Cursor
 from gateway.sql.lexer import Dialect, Token, TokenKind
 from gateway.sql.piecewise_search import is_found
 from gateway.sql.read_only_query import is_read_only_query
@@ -55,11 +56,11 @@ _BEFORE_OPERAND = frozenset(
 class FileMetadata(Protocol):
     """What is known about the files of the temporary tables of a session."""
 
-    async def is_missing(self, query: relations_pb2.Relation) -> bool:
+    async def is_file_metadata_missing(self, query: relations_pb2.Relation) -> bool:
         """Return whether Spark cannot analyze a query because it does not find the column ``_metadata``."""
         ...
 
-    async def rows(self, table: TemporaryTable) -> relations_pb2.Relation | None:
+    async def rows_with_file_metadata(self, table: TemporaryTable) -> relations_pb2.Relation | None:
         """Return the rows of a table with the column ``_metadata``. None if the table has its own such column."""
         ...
 
@@ -80,19 +81,24 @@ class ReadTable(NamedTuple):
     has_alias: bool
 
 
+ReadWithMetadata = tuple[ReadTable, relations_pb2.Relation]
+"""A temporary table that a text reads, and its rows with the column ``_metadata``."""
+
+
 def mentions_file_metadata(message: Message) -> bool:
     """Return whether a SQL text in a message contains the name of the column."""
-    return any(map(_mentions, find_messages_with_names(message)))
+    return any(True for _ in _find_texts(message))
 
 
 def find_queries(message: Message, dialect: Dialect) -> Sequence[relations_pb2.Relation]:
     """Return the queries in a message whose text contains the name of the column."""
-    found = [each for each in find_messages_with_names(message) if isinstance(each, relations_pb2.Relation)]
-    return [each for each in found if _mentions(each) and is_read_only_query(each.sql.query, dialect)]
+    return [each for each in _find_texts(message) if is_read_only_query(Cursor(each.sql.query, dialect))]
 
 
-def _mentions(message: Message) -> bool:
-    return isinstance(message, relations_pb2.Relation) and is_found(_MENTION, message.sql.query)
+def _find_texts(message: Message) -> Iterator[relations_pb2.Relation]:
+    for each in find_messages_with_names(message):
+        if isinstance(each, relations_pb2.Relation) and is_found(_MENTION, each.sql.query):
+            yield each
 
 
 def find_read_tables(

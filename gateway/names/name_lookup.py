@@ -11,9 +11,9 @@ from pyspark.sql.connect.proto import relations_pb2
 from engine.scan_source import FORMAT
 from gateway.backends.session_settings import SessionSettings
 from gateway.errors import GatewayError, table_not_found
-from gateway.names.file_metadata import FileMetadata
+from gateway.names.file_metadata import FileMetadata, ReadWithMetadata
 from gateway.names.scan_relations import NO_OPTIONS, build_scan_relation
-from gateway.names.targets import TargetKind, parse_target, schema_not_found
+from gateway.names.targets import TargetKind, find_temporary_table, parse_target, schema_not_found
 from gateway.scans.planner import SessionScans
 from gateway.sql.identifier_clauses import resolve_identifier_clauses
 from gateway.sql.lexer import tokenize
@@ -40,8 +40,8 @@ class NameLookup:
         scans: Plans the scans of the session. None if they are not planned.
         texts: The SQL texts of the request.
         files: What is known about the files of the temporary tables. None if nothing is.
-        file_metadata: For each query that reads the column ``_metadata`` of temporary tables: the rows of these tables
-            with this column, by comparable name.
+        file_metadata: For each query that reads the column ``_metadata`` of temporary tables: these tables, each with
+            its rows and this column.
     """
 
     workspaces: Workspaces
@@ -50,7 +50,7 @@ class NameLookup:
     scans: SessionScans | None = None
     texts: SqlTexts = field(default_factory=SqlTexts, compare=False)
     files: FileMetadata | None = field(default=None, compare=False)
-    file_metadata: Mapping[str, Mapping[str, relations_pb2.Relation]] = field(default_factory=dict, compare=False)
+    file_metadata: Mapping[str, Sequence[ReadWithMetadata]] = field(default_factory=dict, compare=False)
     _tables_by_name: Mapping[str, TemporaryTable] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -129,13 +129,10 @@ class NameLookup:
         return table
 
     def find_named_table(self, parts: Sequence[str]) -> TemporaryTable | None:
-        """Return the temporary table that a name refers to, with or without a workspace. None if it is another one."""
-        if not self.concerns_lodge(parts):
-            return None
+        """Return the readable temporary table that a name refers to, with or without a workspace. None for others."""
         target = parse_target(parts, self.workspaces)
-        table = self._find_table(target.name)
-        is_readable = table is not None and table.state is TableState.READY
-        return table if is_readable and target.workspace in (None, self.workspaces.temporary) else None
+        table = find_temporary_table(target, self.tables, self.workspaces, self.settings)
+        return table if table is not None and table.state is TableState.READY else None
 
     def _find_table(self, name: str) -> TemporaryTable | None:
         return self._tables_by_name.get(self.settings.comparable_name(name))

@@ -41,6 +41,7 @@ from gateway.names.file_metadata import (
     MAX_QUERIES,
     FileMetadata,
     ReadTable,
+    ReadWithMetadata,
     find_queries,
     find_read_tables,
     refuse_visible,
@@ -77,28 +78,28 @@ class PlanResolver(NameLookup):
             return self
         queries = await asyncio.to_thread(find_queries, message, self.settings.dialect)
         found = dict(self.file_metadata)
-        for query in {query.sql.query: query for query in queries[:MAX_QUERIES]}.values():
-            found[query.sql.query] = await self._read_file_metadata(query, self.files)
-        return replace(self, file_metadata={text: rows for text, rows in found.items() if rows})
+        for text, query in {query.sql.query: query for query in queries[:MAX_QUERIES]}.items():
+            found[text] = await self._read_file_metadata(query, self.files)
+        return replace(self, file_metadata={text: tables for text, tables in found.items() if tables})
 
     async def _read_file_metadata(
         self, query: relations_pb2.Relation, files: FileMetadata
-    ) -> Mapping[str, relations_pb2.Relation]:
-        """Return the tables whose column ``_metadata`` a query reads, see :attr:`NameLookup.file_metadata`."""
+    ) -> Sequence[ReadWithMetadata]:
+        """Return the tables whose column ``_metadata`` a query reads."""
         tokens, reads = await asyncio.to_thread(self._find_read_tables, query)
         if not reads:
-            return {}
+            return ()
         plan = base_pb2.Plan(root=query)
         await asyncio.to_thread(self.resolve, plan)
-        if not plan.root.HasField("sql") or not await files.is_missing(plan.root):
-            return {}
+        if not plan.root.HasField("sql") or not await files.is_file_metadata_missing(plan.root):
+            return ()
         await asyncio.to_thread(refuse_visible, tokens, reads)
-        tables = {self.settings.comparable_name(read.table.name): read.table for read in reads}
-        rows = {name: await files.rows(table) for name, table in tables.items()}
-        return {name: relation for name, relation in rows.items() if relation is not None}
+        tables = {read.table.name: read.table for read in reads}
+        rows = {name: await files.rows_with_file_metadata(table) for name, table in tables.items()}
+        return [(read, found) for read in reads if (found := rows[read.table.name]) is not None]
 
     def _find_read_tables(self, query: relations_pb2.Relation) -> tuple[Sequence[Token], Sequence[ReadTable]]:
-        """Return the tokens of a query, and the temporary tables in its ``FROM`` clauses. None if it is too long."""
+        """Return the tokens of a query, and the temporary tables in its ``FROM`` clauses. Neither if it is too long."""
         dialect = self.settings.dialect
         try:
             tokens = tokenize(self.texts.of(query.sql.query), dialect)

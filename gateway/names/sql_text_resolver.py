@@ -20,7 +20,7 @@ from pyspark.sql.connect.proto import relations_pb2
 from engine.scan_source import FORMAT
 from gateway.errors import GatewayError, ParseError
 from gateway.names.embedded_statements import EmbeddedStatements, TextPlace, may_embed_statement
-from gateway.names.file_metadata import find_read_tables
+from gateway.names.file_metadata import ReadWithMetadata
 from gateway.names.name_lookup import ONE_PATH, NameLookup
 from gateway.names.scan_relations import NO_OPTIONS, NamedScan, StatementScans, generate_alias
 from gateway.scans.scan_signatures import sign_scan
@@ -123,7 +123,7 @@ class SqlTextResolver:
         if references:
             self._resolve_references(tokens, references, replacements)
         if place is not TextPlace.IMMEDIATE and original in self._lookup.file_metadata:
-            self._read_file_metadata(known, self._lookup.file_metadata[original], replacements)
+            _read_file_metadata(self._lookup.file_metadata[original], replacements)
         if not replacements.spans:
             return ResolvedText(text)
         scans = replacements.relations()
@@ -240,27 +240,6 @@ class SqlTextResolver:
             scans[key] = NamedScan(generate_alias(rest[0], end - reference.start), options, scan)
         return end, scans[key].alias
 
-    def _read_file_metadata(
-        self, tokens: Sequence[Token], rows: Mapping[str, relations_pb2.Relation], replacements: _Replacements
-    ) -> None:
-        """Let a query that reads the column ``_metadata`` read temporary tables with this column.
-
-        Args:
-            tokens: All tokens of the query.
-            rows: The rows of the tables with this column, by comparable name.
-            replacements: The replacements in the query.
-        """
-        known = replacements.with_file_metadata
-        for read in find_read_tables(tokens, self._lookup.find_named_table):
-            name = self._lookup.settings.comparable_name(read.table.name)
-            if name not in rows:
-                continue
-            if name not in known:
-                known[name] = NamedScan(generate_alias(name, read.end - read.start), NO_OPTIONS, rows[name])
-            alias = known[name].alias if read.has_alias else f"{known[name].alias} AS {quote_name(read.table.name)}"
-            others = [span for span in replacements.spans if span[0] != read.start]
-            replacements.spans[:] = [*others, (read.start, read.end, alias)]
-
     def _complete_using_clauses(self, text: str) -> str:
         """Complete the options in ``USING lodge OPTIONS (…)`` clauses."""
         if FORMAT not in text.lower():
@@ -295,6 +274,19 @@ class SqlTextResolver:
             )
         sign_scan(source)
         return write_options(source.options)
+
+
+def _read_file_metadata(tables: Sequence[ReadWithMetadata], replacements: _Replacements) -> None:
+    """Let a query read temporary tables with the column ``_metadata``."""
+    starts = {read.start for read, _ in tables}
+    replacements.spans[:] = [span for span in replacements.spans if span[0] not in starts]
+    known = replacements.with_file_metadata
+    for read, rows in tables:
+        name = read.table.name
+        if name not in known:
+            known[name] = NamedScan(generate_alias(name, read.end - read.start), NO_OPTIONS, rows)
+        alias = known[name].alias if read.has_alias else f"{known[name].alias} AS {quote_name(name)}"
+        replacements.spans.append((read.start, read.end, alias))
 
 
 def _immediate_refused(text: str) -> GatewayError:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gateway.backends.session_settings import SessionSettings
 from gateway.errors import GatewayError, SparkError
-from workspace.records import SessionRecord, TemporaryTable
+from workspace.records import TemporaryTable
 from workspace.workspaces import Workspace, Workspaces
 
 
@@ -68,7 +68,7 @@ def parse_target(parts: Sequence[str], workspaces: Workspaces) -> Target:
 
 
 def find_temporary_table(
-    target: Target, record: SessionRecord, workspaces: Workspaces, settings: SessionSettings
+    target: Target, tables: Sequence[TemporaryTable], workspaces: Workspaces, settings: SessionSettings
 ) -> TemporaryTable | None:
     """Return the temporary table that a target refers to.
 
@@ -82,7 +82,7 @@ def find_temporary_table(
     if target.workspace is not None and target.workspace is not workspaces.temporary:
         return None
     wanted = settings.comparable_name(target.name)
-    return next((table for table in record.tables if settings.comparable_name(table.name) == wanted), None)
+    return next((table for table in tables if settings.comparable_name(table.name) == wanted), None)
 
 
 def schema_not_found(name: str, workspaces: Workspaces, hint: str = "") -> GatewayError:

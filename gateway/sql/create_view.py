@@ -6,7 +6,7 @@ Source: [spark-sql-grammar createView], [spark-sql-grammar createTempViewUsing],
 """
 
 from gateway.sql.cursor import Cursor
-from gateway.sql.read_only_query import find_data_change, is_query_start
+from gateway.sql.read_only_query import is_read_only_query
 from gateway.sql.statements import CacheTableAs, CreateView, Span
 
 
@@ -52,5 +52,4 @@ def _find_query_after_as(cursor: Cursor) -> Span | None:
 
 
 def _parse_query(cursor: Cursor, start: int) -> Span | None:
-    is_query = is_query_start(cursor) and find_data_change(cursor) is None
-    return (start, cursor.end) if is_query else None
+    return (start, cursor.end) if is_read_only_query(cursor) else None

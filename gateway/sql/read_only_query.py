@@ -12,7 +12,7 @@ Source: [spark-sql-grammar ctes], [spark-sql-grammar dmlStatementNoWith], [spark
 from collections.abc import Iterator
 
 from gateway.sql.cursor import Cursor
-from gateway.sql.lexer import Dialect, Token
+from gateway.sql.lexer import Token
 
 QUERY_KEYWORDS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE"})
 _CHANGES_AFTER_WITH = frozenset({"INSERT", "MERGE", "UPDATE", "DELETE"})
@@ -25,9 +25,8 @@ def is_query_start(cursor: Cursor) -> bool:
     return cursor.keyword() in QUERY_KEYWORDS or cursor.is_symbol("(")
 
 
-def is_read_only_query(text: str, dialect: Dialect) -> bool:
-    """Return whether a text is a query that changes nothing."""
-    cursor = Cursor(text, dialect)
+def is_read_only_query(cursor: Cursor) -> bool:
+    """Return whether a query that changes nothing starts at the current token."""
     return is_query_start(cursor) and find_data_change(cursor) is None
 
 

@@ -10,9 +10,7 @@ The decision needs the statement, and for few statements also the settings and t
 (:mod:`gateway.statements.session_view`). An ordinary statement is decided without a read of either.
 """
 
-import uuid
 from collections.abc import Coroutine
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -103,7 +101,7 @@ class Classifier:
             return None
         if statement.sql is not None and self._log_query_text:
             log.info("statement_recognised", query=statement.sql.query)
-        request = replace(view.request, operation_id=view.request.operation_id or str(uuid.uuid4()))
+        request = view.request.with_operation_id()
         operation = Operation(request, is_relation=statement.plan.HasField("root"))
         execution = Execution(view.session, operation, view.backend, settings, statement.request.identity)
         await self._sessions.joins.ensure_joined(view.session)  # fail early, because reading the record can take long

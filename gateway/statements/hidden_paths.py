@@ -5,8 +5,6 @@ would contain the paths of the files. Therefore, Lodge lets Spark check the quer
 client sent it.
 """
 
-import uuid
-from dataclasses import replace
 from functools import partial
 
 from pyspark.sql.connect.proto import base_pb2, relations_pb2
@@ -15,6 +13,7 @@ from gateway.names.plan_resolver import PlanResolver
 from gateway.operations.operations import Operation
 from gateway.operations.responses import Response
 from gateway.plans.sql_relations import find_statement
+from gateway.sql.cursor import Cursor
 from gateway.sql.read_only_query import is_read_only_query
 from gateway.statements.routes import Change
 from gateway.statements.session_view import SessionView
@@ -29,8 +28,8 @@ async def copy_query(statement: Statement, resolver: PlanResolver) -> relations_
     """
     if statement.sql is None or not statement.plan.HasField("command"):
         return None
-    text = statement.texts.of(statement.sql.query)
-    if not await statement.run(is_read_only_query, text, resolver.settings.dialect):
+    cursor = Cursor(statement.texts.of(statement.sql.query), resolver.settings.dialect)
+    if not await statement.run(is_read_only_query, cursor):
         return None
     query = relations_pb2.Relation()
     query.CopyFrom(statement.sql_relation)
@@ -48,8 +47,8 @@ def check_query(
         view: The session of the client.
         resolver: Plans the scans of the query.
     """
-    request = replace(view.request, operation_id=view.request.operation_id or str(uuid.uuid4()))
-    return Change(Operation(request), partial(_check, query, statement.plan, view, resolver))
+    operation = Operation(view.request.with_operation_id())
+    return Change(operation, partial(_check, query, statement.plan, view, resolver))
 
 
 async def _check(

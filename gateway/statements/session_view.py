@@ -157,11 +157,11 @@ class SessionView:
         scans = SessionScans(self._views.planner, self.session.key.principal, self.backend, workspaces, on_progress)
         return PlanResolver(workspaces, record.tables, settings, scans, texts, files=self)
 
-    async def is_missing(self, query: relations_pb2.Relation) -> bool:
+    async def is_file_metadata_missing(self, query: relations_pb2.Relation) -> bool:
         """Return whether Spark cannot analyze a query because it does not find the column ``_metadata``."""
         return await self.backend.is_column_missing(query, FILE_METADATA)
 
-    async def rows(self, table: TemporaryTable) -> relations_pb2.Relation | None:
+    async def rows_with_file_metadata(self, table: TemporaryTable) -> relations_pb2.Relation | None:
         """Return the rows of a table with the column ``_metadata``. None if the table has its own such column.
 
         Raises:
@@ -173,7 +173,7 @@ class SessionView:
             raise storage_failed(error) from error
 
     def _execution_of_lodge(self) -> Execution:
-        """Return an execution that completes statements of other replicas."""
+        """Return an execution for what Lodge does without a statement of the client."""
         request = StatementRequest.of_principal(*self.session.key, str(uuid.uuid4()))
         return Execution(self.session, Operation(request), self.backend, SessionSettings())
 

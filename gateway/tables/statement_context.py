@@ -81,7 +81,7 @@ class StatementContext:
 
         The table may still be in creation or in deletion.
         """
-        return find_temporary_table(target, self.record, self.workspaces, self.settings)
+        return find_temporary_table(target, self.record.tables, self.workspaces, self.settings)
 
     def target(self, parts: Sequence[str]) -> Target:
         """Return what a name refers to."""

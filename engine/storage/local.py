@@ -155,13 +155,15 @@ class _Walk:
 
     def _note_marks(self, directory: PurePosixPath) -> None:
         """Note whether a directory above the selected one is that of a table."""
-        for mark in (*MARKING_DIRECTORIES, ICEBERG_METADATA):
+        for mark in MARKING_DIRECTORIES:
             with suppress(FileError), _open_checked(self._source, str(directory / mark)) as opened:
                 if opened.is_directory:
                     self._tables.note([*directory.parts, mark])
-                    with os.scandir(opened.descriptor) as entries:
-                        for name in [entry.name for entry in entries if may_mark_table(entry.name)]:
-                            self._tables.note([*directory.parts, mark, name])
+        with suppress(FileError), _open_checked(self._source, str(directory / ICEBERG_METADATA)) as opened:
+            if opened.is_directory:
+                with os.scandir(opened.descriptor) as entries:
+                    for entry in entries:
+                        self._tables.note([*directory.parts, ICEBERG_METADATA, entry.name])
 
     def _list(self, directory: PurePosixPath) -> None:
         self._on_progress()

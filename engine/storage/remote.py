@@ -280,9 +280,11 @@ class _Store:
             found = self.file_system.get_file_info(list(marks.values()))
             for mark, info in zip(marks, found, strict=True):
                 if info.type == fs.FileType.Directory:
-                    below = self.file_system.get_file_info(fs.FileSelector(info.path, allow_not_found=True))
-                    for one in below:
-                        tables.note([*directory.parts, mark, one.path.rpartition("/")[2]])
+                    tables.note([*directory.parts, mark])
+            if found[-1].type == fs.FileType.Directory:
+                selector = fs.FileSelector(marks[ICEBERG_METADATA], allow_not_found=True)
+                for one in self.file_system.get_file_info(selector):
+                    tables.note([*directory.parts, ICEBERG_METADATA, one.path.rpartition("/")[2]])
 
     @contextmanager
     def errors(self, path: str) -> Iterator[None]:

@@ -22,7 +22,7 @@ Sources: [spark-data-source], ``DataSourceUtils.datetimeRebaseSpec`` and ``Rebas
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from engine.arrow_types import inner_fields, is_any_list
+from engine.arrow_types import inner_fields
+from engine.result_set.conversion.conversion_errors import NoConversionError, RefusedError
+from engine.result_set.conversion.nested_arrays import convert_nested
 
 _VERSION: Final = b"org.apache.spark.version"
 _FIRST_GREGORIAN_DAY: Final = -141_427
@@ -69,9 +71,14 @@ def to_proleptic(days: Days) -> Days:
     return np.where(days < _FIRST_GREGORIAN_DAY, days - difference, days)
 
 
-def rebase_dates(array: pa.Array) -> pa.Array:
-    """Return an array in which all dates, also nested ones, are proleptic."""
-    return _convert(array, pt.is_date32, _rebase)
+def rebase_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch in which all dates, also nested ones, are proleptic.
+
+    Raises:
+        ArrowInvalid: If the dates cannot be replaced.
+    """
+    columns = [_convert(column, pt.is_date32, _rebase) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def refuse_old_times(array: pa.Array) -> None:
@@ -84,10 +91,11 @@ def refuse_old_times(array: pa.Array) -> None:
 
 
 def _rebase(array: pa.Array) -> pa.Array:
-    earliest = pc.min(array.cast(pa.int32()))
+    numbers = array.cast(pa.int32())
+    earliest = pc.min(numbers)
     if not earliest.is_valid or earliest.as_py() >= _FIRST_GREGORIAN_DAY:
         return array
-    days = array.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    days = numbers.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     rebased = pa.array(to_proleptic(days).astype(np.int32), mask=array.is_null().to_numpy(zero_copy_only=False))
     return rebased.cast(pa.date32())
 
@@ -102,25 +110,22 @@ def _refuse_old(array: pa.Array) -> pa.Array:
     return array
 
 
-def _convert(array: Any, is_wanted: Callable[[pa.DataType], bool], convert: Callable[[pa.Array], pa.Array]) -> Any:
+def _convert(
+    array: pa.Array, is_wanted: Callable[[pa.DataType], bool], convert: Callable[[pa.Array], pa.Array]
+) -> pa.Array:
     """Return an array with all arrays of the wanted type converted, also nested ones."""
-    type_ = array.type
-    if is_wanted(type_):
-        return convert(array)
-    if not any(_contains(field.type, is_wanted) for field in inner_fields(type_)):
-        return array
-    if pt.is_struct(type_):
-        children = [_convert(child, is_wanted, convert) for child in array.flatten()]
-        return pa.StructArray.from_arrays(children, fields=list(type_), mask=array.is_null())
-    whole = pa.concat_arrays([array])  # without the offset of a slice
-    mask = whole.is_null()
-    if pt.is_map(type_):
-        keys, items = (_convert(each, is_wanted, convert) for each in (whole.keys, whole.items))
-        return pa.MapArray.from_arrays(whole.offsets, keys, items, type_, mask=mask)
-    if is_any_list(type_) and (pt.is_list(type_) or pt.is_large_list(type_)):
-        values = _convert(whole.values, is_wanted, convert)
-        return type(whole).from_arrays(whole.offsets, values, type_, mask=mask)
-    raise pa.ArrowInvalid(f"it has dates in the type {type_}, which cannot be converted to another calendar")
+
+    def visit(values: pa.Array, type_: pa.DataType, column: str) -> pa.Array:
+        if is_wanted(type_):
+            return convert(values)
+        return convert_nested(values, type_, column, visit) if _contains(type_, is_wanted) else values
+
+    try:
+        return visit(array, array.type, "")
+    except NoConversionError as error:
+        raise pa.ArrowInvalid(f"it has dates or times in {error.offered}, whose values cannot be replaced") from error
+    except RefusedError as error:
+        raise pa.ArrowInvalid(f"it has a null in {error.column!r}, which must not be null") from error
 
 
 def _contains(type_: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:

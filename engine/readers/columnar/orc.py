@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
-from engine.readers.columnar.calendars import rebase_dates
+from engine.readers.columnar.calendars import rebase_batch
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.orc_tail import OrcTail
 from engine.readers.columnar.orc_types import find_unsupported, with_spark_types
-from engine.readers.columnar.parquet_types import to_schema
 from engine.readers.columnar.spark_orc import mark_columns
+from engine.readers.columnar.type_mapping import to_schema
 from engine.readers.text_stream import ArrowFileAdapter
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 from engine.suffixes import SUFFIXES
@@ -55,10 +55,8 @@ class OrcFile:
 
     def batches(self, unit: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         batch = self._file.read_stripe(unit, columns=list(columns) or self.schema.names[:1])
-        if not self.tail.is_proleptic:
-            for number, field in enumerate(batch.schema):
-                batch = batch.set_column(number, field, rebase_dates(batch.column(number)))
-        yield to_schema(batch, self.schema) if self._has_other_types else batch
+        proleptic = batch if self.tail.is_proleptic else rebase_batch(batch)
+        yield to_schema(proleptic, self.schema) if self._has_other_types else proleptic
 
 
 class OrcFormat(ColumnarFormat):

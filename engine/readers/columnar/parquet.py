@@ -1,18 +1,20 @@
 """The Parquet format. The footer contains the schema and statistics. A row group is a unit."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from engine.readers.columnar.calendars import has_legacy_dates, has_legacy_int96, rebase_dates, refuse_old_times
+from engine.readers.columnar.calendars import has_legacy_dates, has_legacy_int96, rebase_batch, refuse_old_times
 from engine.readers.columnar.columnar_file import BATCH_ROWS
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.parquet_annotations import find_unsupported
-from engine.readers.columnar.parquet_types import INT96, SparkTypes, to_schema
+from engine.readers.columnar.parquet_types import INT96, SparkTypes
 from engine.readers.columnar.spark_parquet import SparkColumns
+from engine.readers.columnar.type_mapping import to_schema
 from engine.readers.text_stream import ArrowFileAdapter
 from engine.schema import TupleSchema
 from engine.suffixes import SUFFIXES
@@ -45,9 +47,7 @@ class ParquetFile:
         self.schema = types.apply(schema)
         self._has_other_types = self.schema is not schema
         self.unsupported = find_unsupported(self.footer()) if types.may_be_unsupported else {}
-        written = self._metadata.metadata or {}
-        self._has_legacy_dates = has_legacy_dates(written)
-        self._has_legacy_int96 = has_legacy_int96(written)
+        self._legacy = _LegacyFile.of(self._metadata)
         if self._is_whole:
             self._file = footer
             return
@@ -85,7 +85,7 @@ class ParquetFile:
         return int(self._metadata.row_group(unit).num_rows)
 
     def may_match(self, units: Sequence[int], conditions: Sequence[pc.Expression]) -> Sequence[int]:
-        if self._has_legacy_dates or self._has_legacy_int96:
+        if self._legacy is not None:
             return units  # the statistics are of the legacy calendar
         from pyarrow import dataset  # noqa: PLC0415 - imports pandas, which is not needed otherwise
 
@@ -98,21 +98,43 @@ class ParquetFile:
         for batch in self._file.iter_batches(
             BATCH_ROWS, row_groups=[unit], columns=list(columns), use_threads=not self._is_whole
         ):
-            proleptic = self._to_proleptic(batch) if self._has_legacy_dates or self._has_legacy_int96 else batch
+            proleptic = batch if self._legacy is None else self._legacy.to_proleptic(batch)
             yield to_schema(proleptic, self.schema) if self._has_other_types else proleptic
 
-    def _to_proleptic(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Convert the dates of a legacy calendar, and check the times."""
-        leaves = [self._metadata.schema.column(number) for number in range(len(self._metadata.schema))]
-        physical = {(leaf.path.partition(".")[0], leaf.physical_type == INT96) for leaf in leaves}
-        for number, name in enumerate(batch.schema.names):
-            if self._has_legacy_dates:
-                batch = batch.set_column(number, batch.schema.field(number), rebase_dates(batch.column(number)))
-            if (self._has_legacy_dates and (name, False) in physical) or (
-                self._has_legacy_int96 and (name, True) in physical
-            ):
-                refuse_old_times(batch.column(number))
-        return batch
+
+@dataclass(frozen=True, slots=True)
+class _LegacyFile:
+    """A file with dates or times of the Julian calendar.
+
+    Attributes:
+        has_dates: Whether its dates are of the Julian calendar.
+        times: The columns whose times are of the Julian calendar, if they contain times.
+    """
+
+    has_dates: bool
+    times: frozenset[str]
+
+    @classmethod
+    def of(cls, metadata: Any) -> Self | None:
+        """Return the file with a decoded footer. None if it has no such dates or times."""
+        written = metadata.metadata or {}
+        has_dates, has_int96 = has_legacy_dates(written), has_legacy_int96(written)
+        if not has_dates and not has_int96:
+            return None
+        leaves = (metadata.schema.column(number) for number in range(len(metadata.schema)))
+        is_legacy = {True: has_int96, False: has_dates}
+        times = (leaf.path.partition(".")[0] for leaf in leaves if is_legacy[leaf.physical_type == INT96])
+        return cls(has_dates, frozenset(times))
+
+    def to_proleptic(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Convert the dates of a batch, and check the times.
+
+        Raises:
+            ArrowInvalid: If there are times that cannot be converted.
+        """
+        for name in self.times.intersection(batch.schema.names):
+            refuse_old_times(batch.column(name))
+        return rebase_batch(batch) if self.has_dates else batch
 
 
 class ParquetFormat(ColumnarFormat):

@@ -1,12 +1,11 @@
 """The annotations of a Parquet schema that pyarrow does not show.
 
-pyarrow shows a ``VARIANT`` as a struct and an ``INTERVAL`` as bytes, although they mean something else. The annotations
-are therefore read from the footer, a ``FileMetaData`` whose second field is the list of schema elements.
+pyarrow shows a ``VARIANT`` as a struct, and does not read an ``INTERVAL``. The annotations are therefore read from the
+footer, a ``FileMetaData`` whose second field is the list of schema elements.
 
 Source: [parquet-format], ``SchemaElement``, ``ConvertedType`` and ``LogicalType``.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,13 +17,11 @@ from engine.readers.columnar.orc_tail import read_varint
 _UNSUPPORTED_LOGICAL: Final = {16: "VARIANT", 17: "GEOMETRY", 18: "GEOGRAPHY"}
 _UNSUPPORTED_CONVERTED: Final = {21: "INTERVAL"}
 
-_MAY_BE_UNSUPPORTED: Final = re.compile(rb"\x0c[\x20\x22\x24]|[\x15-\xf5]\x2a")
-"""The bytes of these annotations. Other bytes of a footer can look like them."""
-
 _SCHEMA: Final = 2
 _NAME, _CHILDREN, _CONVERTED, _LOGICAL = 4, 5, 6, 10
 _BOOLEANS = frozenset({1, 2})
 _LONG_LIST = 15
+_INTERVAL_BYTES = 12
 _MAX_DEPTH = 64
 
 
@@ -40,16 +37,14 @@ class _Element:
 def may_be_unsupported(schema: Any) -> bool:
     """Return whether a schema may contain such a type, by what pyarrow shows. Otherwise, the footer is not read again.
 
-    A ``VARIANT`` is a group with a member ``metadata``, and an ``INTERVAL`` has a fixed length.
+    A ``VARIANT`` is a group with a member ``metadata``.
 
     Args:
         schema: The schema of the file, a ``pyarrow.parquet.ParquetSchema``.
     """
     leaves = (schema.column(number) for number in range(len(schema)))
     return any(
-        leaf.path.endswith(".metadata")
-        or leaf.physical_type == "FIXED_LEN_BYTE_ARRAY"
-        or str(leaf.logical_type).startswith("Geo")
+        leaf.path.endswith(".metadata") or leaf.length == _INTERVAL_BYTES or str(leaf.logical_type).startswith("Geo")
         for leaf in leaves
     )
 
@@ -63,8 +58,6 @@ def find_unsupported(footer: bytes) -> Mapping[str, str]:
     Raises:
         ArrowInvalid: If the schema in the footer cannot be decoded.
     """
-    if _MAY_BE_UNSUPPORTED.search(footer) is None:
-        return {}
     try:
         return _find_unsupported(footer)
     except IndexError as error:

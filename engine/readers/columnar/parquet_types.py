@@ -7,7 +7,7 @@
 """
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Final, Self, cast
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
@@ -40,12 +40,12 @@ class SparkTypes:
         self.may_be_unsupported = may_be_unsupported(parquet)
 
     @classmethod
-    def of(cls, schema: pa.Schema, parquet: Any) -> Self:
+    def of(cls, schema: pa.Schema, parquet: Any) -> "SparkTypes":
         """Return the types of a file. Those of the file before are used again, because most files have the same."""
         last = cls._last
         if last is None or not last._are_of(schema, parquet):
             last = cls._last = cls(schema, parquet)
-        return cast("Self", last)
+        return last
 
     def _are_of(self, schema: pa.Schema, parquet: Any) -> bool:
         is_same = schema.equals(self._offered, check_metadata=self._fields is not None)
@@ -71,12 +71,3 @@ def _spark_type(type_: pa.DataType, leaf: Any) -> pa.DataType:
     if leaf.physical_type == INT96 and pa.types.is_timestamp(type_):
         return pa.timestamp(type_.unit, _UTC)
     return pa.string() if is_bytes(type_) and str(leaf.logical_type) == _ENUM else type_
-
-
-def to_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch whose columns have the types of a schema."""
-    for number, found in enumerate(batch.schema):
-        wanted = schema.field(found.name)
-        if not found.type.equals(wanted.type):
-            batch = batch.set_column(number, wanted, batch.column(number).cast(wanted.type))
-    return batch

@@ -94,6 +94,15 @@ _MAPPINGS: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType
 ]
 
 
+def to_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch whose columns have the types of a schema."""
+    for number, found in enumerate(batch.schema):
+        wanted = schema.field(found.name)
+        if not found.type.equals(wanted.type):
+            batch = batch.set_column(number, wanted, batch.column(number).cast(wanted.type))
+    return batch
+
+
 class ScanTypes:
     """Converts batches to the types of a scan. Remembers these types, because most batches have the same columns."""
 

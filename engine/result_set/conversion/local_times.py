@@ -1,7 +1,7 @@
 """Local times as points in time, as Spark and Java convert them.
 
-A time that the clocks show twice is the earlier one. A time that they skip is as much later as they skip: where they go
-from 02:00 to 03:00, 02:30 is 03:30.
+A time that the clocks show twice is the first of the two. A time that they skip is moved forward by the length of the
+gap: if they go from 02:00 to 03:00, 02:30 becomes 03:30.
 """
 
 import pyarrow as pa

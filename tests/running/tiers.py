@@ -10,6 +10,11 @@ QUICK, SLOW = "quick", "slow"
 _MARKERS_OF_SLOW_TESTS = ("slow", "cluster")
 
 
+def quick_first(*values: object) -> list[object]:
+    """Return the parameters of a test of which the quick tier runs only the first."""
+    return [values[0], *(pytest.param(value, marks=pytest.mark.slow) for value in values[1:])]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier", choices=(QUICK, SLOW), help="run only the tests of a tier, and record their durations")
 

@@ -5,6 +5,7 @@ from pyspark.sql.types import IntegerType
 
 from tests.gateway.tables.held_statements import Running, held
 from tests.gateway.tables.spark_pair import SparkPair
+from tests.running.tiers import quick_first
 
 STEPS = (
     "insert into {t} values (1, 'x'), (2, 'y')",
@@ -25,15 +26,7 @@ STEPS = (
 )
 
 
-@pytest.mark.parametrize(
-    "storage",
-    [
-        "parquet partitioned by (p)",
-        pytest.param("parquet", marks=pytest.mark.slow),
-        pytest.param("orc", marks=pytest.mark.slow),
-        pytest.param("json", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("storage", quick_first("parquet partitioned by (p)", "parquet", "orc", "json"))
 def test_columns_change_as_in_a_table_of_spark(client, storage):
     pair = SparkPair(client)
     with pair.tables(f"(a int, p string) using {storage}"):

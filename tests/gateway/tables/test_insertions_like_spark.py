@@ -4,6 +4,7 @@ import pytest
 
 from tests.gateway.tables.random_insertions import compare, create_case
 from tests.gateway.tables.spark_pair import SparkPair
+from tests.running.tiers import quick_first
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -17,15 +18,7 @@ def test_more_insertions_have_the_effect_that_they_have_on_a_table_of_spark(clie
     compare(client, create_case(seed))
 
 
-@pytest.mark.parametrize(
-    "storage",
-    [
-        "orc",
-        pytest.param("parquet", marks=pytest.mark.slow),
-        pytest.param("json", marks=pytest.mark.slow),
-        pytest.param("csv", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("storage", quick_first("orc", "parquet", "json", "csv"))
 def test_default_values_and_lengths_are_those_of_spark(client, storage):
     pair = SparkPair(client)
     columns = (

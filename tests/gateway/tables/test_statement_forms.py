@@ -14,6 +14,7 @@ from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tests.gateway.killed_gateways import kill
+from tests.running.tiers import quick_first
 
 Plan = base_pb2.Plan
 
@@ -160,7 +161,7 @@ def comparable(rows: pa.Table) -> object:
     return rows.column_names, rows.select(kept).to_pylist()
 
 
-@pytest.mark.parametrize("form", [FORMS[1], *(pytest.param(form, marks=pytest.mark.slow) for form in FORMS[2:])])
+@pytest.mark.parametrize("form", quick_first(*FORMS[1:]))
 def test_each_statement_has_the_same_answer_in_each_form(writable, new_raw_client, form):
     (writable.files / "f.csv").write_text("a\n1\n")
     expected, answers = (

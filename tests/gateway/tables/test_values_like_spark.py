@@ -27,6 +27,7 @@ from tests.gateway.tables.typed_values import (
     nested_values,
     places,
 )
+from tests.running.tiers import quick_first
 
 FORMATS = ("parquet", "orc", "json", "csv")
 SAMPLE = ("double", "string", "binary", "timestamp", "variant")
@@ -203,9 +204,7 @@ def test_types_that_a_format_does_not_store_are_refused(typed_client, storage):
         )
 
 
-@pytest.mark.parametrize(
-    "storage", ["orc", pytest.param("json", marks=pytest.mark.slow), pytest.param("csv", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("storage", quick_first("orc", "json", "csv"))
 def test_changed_values_are_those_of_a_table_of_spark(typed_client, storage):
     with set_to(typed_client, {"spark.sql.session.timeZone": "UTC"}):
         values = Values(typed_client, columns(storage, CHANGED[storage]))
@@ -249,9 +248,7 @@ def test_first_times_of_spark_are_stored_refused_or_unreadable(client, storage):
     client.run("drop table if exists table_of_spark")
 
 
-@pytest.mark.parametrize(
-    "storage", ["json", pytest.param("parquet", marks=pytest.mark.slow), pytest.param("orc", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("storage", quick_first("json", "parquet", "orc"))
 def test_char_and_varchar_are_stored_as_by_spark(client, storage):
     nested = ", c struct<x: char(3)>, d array<varchar(3)>, e map<char(2), varchar(2)>"
     pair = SparkPair(client)

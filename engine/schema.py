@@ -49,6 +49,21 @@ metadata key.
 """
 
 
+_TYPE_OF_NULLS = b"lodge.nulls"
+
+
+def with_type_of_nulls(field: pa.Field, type_: pa.DataType) -> pa.Field:
+    """Return a LATE column that gets a type if no file determines another one."""
+    encoded = pa.schema([pa.field("", type_)]).serialize().to_pybytes()
+    return field.with_metadata({**(field.metadata or {}), _TYPE_OF_NULLS: encoded})
+
+
+def type_of_nulls(field: pa.Field) -> pa.DataType | None:
+    """Return the type that a LATE column gets if no file determines another one. None if a file does not say so."""
+    encoded = (field.metadata or {}).get(_TYPE_OF_NULLS)
+    return None if encoded is None else pa.ipc.read_schema(pa.py_buffer(encoded)).field(0).type
+
+
 def is_late(field: pa.Field) -> bool:
     """Return whether the type of the column itself is LATE.
 

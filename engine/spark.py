@@ -23,14 +23,11 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.types as pt
 from pyspark.sql import datasource
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
-from engine.arrow_types import inner_fields
 from engine.error_report import reported_errors
-from engine.errors import ColumnError
 from engine.file_scan.file_scan import FileScan
 from engine.file_scan.partition_reading import read_partition
 from engine.file_scan.partitions import plan_partitions
@@ -41,8 +38,8 @@ from engine.scan.path_filter import IS_NOT_NULL, IS_NULL, PathFilter
 from engine.scan.row_filter import RowFilter
 from engine.scan_signature import check_signature, is_without_gateway
 from engine.scan_source import FORMAT, PLANNED, SINGLE_USE, TASK
-from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 from engine.spark_discovery import discovery_reader
+from engine.spark_schema import to_scan_schema, to_spark_batch, to_spark_schema
 
 _SPARK_TIME_ZONE = "UTC"
 """The time zone of all timestamps that Spark accepts."""
@@ -123,57 +120,6 @@ def _require_gateway(options: Mapping[str, str]) -> None:
     check_signature(options, Path(SparkFiles.getRootDirectory()))
 
 
-class NoSparkTypeError(ColumnError):
-    """Raised if Spark does not support the type of a column."""
-
-    condition = "LODGE_TYPE_NOT_SUPPORTED"
-    sql_state = "0A000"
-
-    def __init__(self, column: str, type_: pa.DataType) -> None:
-        super().__init__(
-            column,
-            f"has type {type_}, which Spark does not support. Declare a schema without the column, or declare the "
-            "column as string.",
-            parameters={"foundType": type_},
-        )
-
-
-def to_spark_schema(schema: TupleSchema) -> StructType:
-    """Return a discovered schema as a Spark type.
-
-    Raises:
-        NoSparkTypeError: If Spark does not support the type of a column.
-    """
-    for field in schema:
-        if not has_spark_type(field.type):
-            raise NoSparkTypeError(field.name, field.type)
-    found: StructType = make_nullable(from_arrow_schema(schema.to_arrow()))
-    return found
-
-
-def has_spark_type(type_: pa.DataType) -> bool:
-    """Return whether Spark supports a type, including all nested types."""
-    if pt.is_union(type_) or pt.is_interval(type_):
-        return False
-    if pt.is_decimal(type_) and type_.precision > MAX_DECIMAL_DIGITS:
-        return False
-    return all(has_spark_type(field.type) for field in inner_fields(type_))
-
-
-def make_nullable(type_: Any) -> Any:
-    """Return a Spark type in which all fields are nullable, as in Spark's own file sources."""
-    match type_:
-        case StructType():
-            return StructType(
-                [StructField(one.name, make_nullable(one.dataType), True, one.metadata) for one in type_.fields]
-            )
-        case ArrayType():
-            return ArrayType(make_nullable(type_.elementType), True)
-        case MapType():
-            return MapType(make_nullable(type_.keyType), make_nullable(type_.valueType), True)
-    return type_
-
-
 class ScanReader(datasource.DataSourceReader):
     """Reads the files of a scan."""
 
@@ -186,7 +132,7 @@ class ScanReader(datasource.DataSourceReader):
 
     @reported_errors()
     def partitions(self) -> list[datasource.InputPartition]:
-        schema = TupleSchema.of(to_arrow_schema(self._schema, timezone=_SPARK_TIME_ZONE))
+        schema = to_scan_schema(self._schema, _SPARK_TIME_ZONE)
         partitions = plan_partitions(self._scan, schema, is_declared=self._is_declared, path_filters=self._path_filters)
         return [datasource.InputPartition(files) for files in partitions]
 
@@ -198,19 +144,18 @@ class ScanReader(datasource.DataSourceReader):
         if partition.value is None:  # the directory is empty: without partitions, Spark runs one task with None
             return
         with reported_errors(), limited_memory():
-            schema = to_arrow_schema(self._schema, timezone=self._scan.options.time_zone)
+            schema = to_scan_schema(self._schema, self._scan.options.time_zone)
             batches = read_partition(
                 self._scan,
                 partition.value,
-                TupleSchema.of(schema),
+                schema,
                 is_declared=self._is_declared,
                 row_filters=self._row_filters,
             )
             wanted = to_arrow_schema(self._schema, timezone=_SPARK_TIME_ZONE)
-            if schema.equals(wanted):  # casting a batch without columns would lose the number of rows
-                yield from batches
-            else:
-                yield from (batch.cast(wanted) for batch in batches)
+            for batch in map(to_spark_batch, batches):
+                # casting a batch without columns would lose the number of rows
+                yield batch if batch.schema.equals(wanted) else batch.cast(wanted)
 
 
 @cache

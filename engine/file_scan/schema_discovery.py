@@ -18,10 +18,12 @@ from engine.errors import NOWHERE, SchemaConflictError
 from engine.file_scan.column_selection import select_columns
 from engine.file_scan.file_scan import FileScan
 from engine.file_scan.schema_conflict import FileConflictError, find_place
+from engine.readers.reader_errors import check_readable
 from engine.scan.missing_columns import resolve_missing_types
 from engine.scan.reader import SourceFile
 from engine.schema import TupleSchema
 from engine.schema_tracker.merging import merge_schemas
+from engine.spark_type import find_unreadable
 from engine.storage.listed_file import ListedFile
 
 _THREADS = 8
@@ -44,10 +46,9 @@ def discover_schema(scan: FileScan) -> TupleSchema:
         found = pool.map(partial(examine_file, scan), map(scan.open_later, sampled))
         schemas = [encode_schema(schema) for schema in found]
     try:
-        merged = merge_file_schemas(scan, sampled, schemas)
+        return merge_needed_columns(scan, files, sampled, schemas)
     except FileConflictError as conflict:
         raise conflict.at(find_place(scan, conflict.file, conflict.error.column, conflict.others)) from None
-    return select_columns(scan, merged, files)
 
 
 def sample_files(scan: FileScan, files: Sequence[ListedFile]) -> Sequence[ListedFile]:
@@ -67,6 +68,31 @@ def examine_file(scan: FileScan, file: SourceFile) -> TupleSchema:
     """
     format_, options = scan.find_format(file)
     return format_.discover(file, options)
+
+
+def merge_needed_columns(
+    scan: FileScan, files: Sequence[ListedFile], sampled: Sequence[ListedFile], schemas: Sequence[bytes]
+) -> TupleSchema:
+    """Return the columns that the statement may need, with types that can represent the rows of all sampled files.
+
+    Args:
+        scan: The scan.
+        files: All files of the scan.
+        sampled: The files whose schemas are known.
+        schemas: The encoded schema of each of them.
+
+    Raises:
+        FileConflictError: If the types of a column have no common type.
+        UnsupportedTypeError: If a file has a needed column with a type that cannot be read.
+    """
+    needed = select_columns(scan, merge_file_schemas(scan, sampled, schemas), files)
+    for column in needed:
+        if find_unreadable(column.type) is not None:
+            for file, schema in zip(sampled, schemas, strict=True):
+                found = decode_schema(schema).find(column.name)
+                if found is not None:
+                    check_readable(found, ErrorContext(scan.source.workspace, file.path))
+    return needed
 
 
 def merge_file_schemas(scan: FileScan, files: Sequence[ListedFile], schemas: Sequence[bytes]) -> TupleSchema:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from engine.context import ErrorContext
 from engine.errors import DuplicateColumnError, FileError, describe_cause
+from engine.spark_type import find_unreadable
 
 
 class FormatError(FileError):
@@ -46,6 +47,21 @@ class UnsupportedTypeError(FormatError):
             f"[*], or read the file with spark.read.{kind.lower()}",
         )
         self.parameters |= {"column": column, "foundType": type_}
+
+
+def check_readable(column: pa.Field, context: ErrorContext) -> None:
+    """Check that a scan can read a column.
+
+    Args:
+        column: The column with its type in a file.
+        context: The file.
+
+    Raises:
+        UnsupportedTypeError: If the column has, or contains, a type that scans do not have.
+    """
+    unreadable = find_unreadable(column.type)
+    if unreadable is not None:
+        raise UnsupportedTypeError(context, column.name, unreadable.name, unreadable.kind)
 
 
 class RowTooLongError(FormatError):

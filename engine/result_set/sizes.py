@@ -109,6 +109,9 @@ def _add_array(sizes: Sizes, column: str, array: pa.Array, first: int, end: int)
     type_ = array.type
     if pt.is_null(type_):
         return
+    if isinstance(type_, pa.BaseExtensionType):
+        _add_array(sizes, column, array.storage, first, end)
+        return
     sizes.add_bits(column, "validity", end - first)
     if pt.is_struct(type_):
         for index in range(type_.num_fields):

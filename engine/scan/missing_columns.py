@@ -7,14 +7,15 @@ A missing column can also be a member of a map. See [scan-schema-tracker "Missin
 import pyarrow as pa
 
 from engine.arrow_types import resolve_late
-from engine.schema import TupleSchema, is_late
+from engine.schema import TupleSchema, is_late, type_of_nulls
 
 
 def resolve_missing_types(missing: TupleSchema, default: pa.DataType) -> TupleSchema:
-    """Replace the LATE types of missing columns with the default type.
+    """Replace the LATE types of missing columns with the type that their file says, or with the default type.
 
     Columns that were LATE become nullable.
     """
     return TupleSchema(
-        resolve_late(field.with_nullable(True) if is_late(field) else field, lambda _: default) for field in missing
+        resolve_late(field.with_nullable(True) if is_late(field) else field, lambda one: type_of_nulls(one) or default)
+        for field in missing
     )

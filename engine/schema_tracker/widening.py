@@ -43,6 +43,7 @@ import pyarrow.types as pt
 
 from engine.arrow_types import inner_fields, is_bytes, is_text, with_element
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
+from engine.spark_type import SparkType
 
 _NUMBERS: Sequence[pa.DataType] = (
     *(pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64()),
@@ -121,6 +122,8 @@ def _field_fits(offered: pa.Field, wanted: pa.Field, leaf: Callable[[pa.DataType
 
 
 def _widens(offered: pa.DataType, wanted: pa.DataType) -> bool:
+    if isinstance(offered, SparkType) and offered.is_text and is_text(wanted):
+        return True
     common = common_type(offered, wanted)
     if common is not None and pt.is_timestamp(common) and common.tz is not None:
         return bool(common.unit == wanted.unit)

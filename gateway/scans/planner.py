@@ -38,13 +38,12 @@ from engine.discovery import FailedDiscoveryError
 from engine.error_report import ErrorReport
 from engine.errors import EngineError
 from engine.file_list import FILES, pack_files
-from engine.file_scan.column_selection import select_columns
 from engine.file_scan.file_scan import FileScan
 from engine.file_scan.schema_conflict import FileConflictError
-from engine.file_scan.schema_discovery import merge_file_schemas, sample_files
+from engine.file_scan.schema_discovery import merge_needed_columns, sample_files
 from engine.scan_source import PLANNED, SINGLE_USE, SOURCE_OPTIONS, ScanSource
 from engine.schema import TupleSchema
-from engine.spark import to_spark_schema
+from engine.spark_schema import to_spark_schema
 from engine.storage.listed_file import ListedFile
 from gateway.backends.backend_operations import OnProgress
 from gateway.backends.backend_session import BackendSession
@@ -327,7 +326,7 @@ def _complete(known: Sequence[bytes | None], found: Iterable[bytes]) -> Sequence
 def _merge(
     scan: FileScan, files: Sequence[ListedFile], sampled: Sequence[ListedFile], schemas: Sequence[bytes]
 ) -> _Planned:
-    schema = select_columns(scan, merge_file_schemas(scan, sampled, schemas), files)
+    schema = merge_needed_columns(scan, files, sampled, schemas)
     return _Planned(schema, to_spark_schema(schema).json(), pack_files(files))
 
 

@@ -47,7 +47,7 @@ from engine.file_scan.file_scan import FileScan
 from engine.readers.columnar import spark_orc, spark_parquet
 from engine.readers.columnar.spark_marks import is_marked
 from engine.schema import TupleSchema, fold_case, is_implicit
-from engine.spark import to_spark_schema
+from engine.spark_schema import to_spark_schema
 from engine.storage.listed_file import ListedFile
 from engine.storage.protected_files import ProtectedFiles
 from gateway.scans.expressions import Expression, alias, attribute, call, int_literal, long_literal, text_literal

@@ -13,8 +13,9 @@ from engine.file_list import FILES, pack_files, unpack_files
 from engine.file_scan.file_scan import FileScan
 from engine.file_scan.partitions import plan_partitions
 from engine.schema import TupleSchema
-from engine.spark import ScanReader, to_spark_schema
+from engine.spark import ScanReader
 from engine.spark_discovery import DiscoveryReader
+from engine.spark_schema import to_spark_schema
 from engine.storage.listed_file import ListedFile
 
 LISTS = st.lists(st.builds(ListedFile, st.text(), st.integers(min_value=0, max_value=2**63), st.text()))

@@ -1,6 +1,6 @@
 """The interface of an open columnar file. Each columnar format implements it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Protocol
 
 import pyarrow as pa
@@ -27,11 +27,6 @@ class ColumnarFile(Protocol):
 
     @property
     def schema(self) -> pa.Schema: ...
-
-    @property
-    def unsupported(self) -> Mapping[str, str]:
-        """The columns that cannot be read, and the names of their types in the format."""
-        ...
 
     @property
     def unit_count(self) -> int: ...

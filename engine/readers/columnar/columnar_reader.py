@@ -23,7 +23,7 @@ from engine.errors import LoaderStateError
 from engine.readers.columnar.columnar_file import ColumnarFile
 from engine.readers.columnar.decoded_size import bounded_parts
 from engine.readers.columnar.type_mapping import ScanTypes, scan_field, scan_schema
-from engine.readers.reader_errors import FormatError, UnsupportedTypeError, format_errors
+from engine.readers.reader_errors import FormatError, check_readable, format_errors
 from engine.readers.text_stream import ArrowFileAdapter, check_size, open_checked
 from engine.result_set.loader import ResultSetLoader
 from engine.scan.reader import SchemaNegotiator, SourceFile
@@ -103,8 +103,7 @@ class ColumnarReader:
             UnsupportedTypeError: If a column cannot be read.
         """
         for name in self._wanted:
-            if name in columns.unsupported:
-                raise UnsupportedTypeError(self._file.context, name, columns.unsupported[name], columns.kind)
+            check_readable(columns.schema.field(name), self._file.context)
         with format_errors(self._file.context, columns.kind):
             units = self._select_units(columns)
         self._batches = self._read(columns, units, self._wanted) if self._wanted else self._count(columns, units)

@@ -4,7 +4,7 @@ A record batch is a unit. A stream of record batches is a single unit, because a
 batches.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import pyarrow as pa
@@ -34,7 +34,6 @@ class IpcFile:
         self._is_stream = magic != _FILE_MAGIC
         self._reader = self._open()
         self.schema: pa.Schema = self._reader.schema
-        self.unsupported: Mapping[str, str] = {}
 
     @property
     def unit_count(self) -> int:

@@ -4,7 +4,7 @@ Not guaranteed: a corrupt stripe is not always detected. ORC has no checksums, s
 value. A corrupt length can crash the process inside Arrow. In this case, a single Spark task fails.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from pyarrow import orc
 from engine.readers.columnar.calendars import rebase_batch
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.orc_tail import OrcTail
-from engine.readers.columnar.orc_types import find_unsupported, with_spark_types
+from engine.readers.columnar.orc_types import KIND, with_spark_types
 from engine.readers.columnar.spark_orc import mark_columns
 from engine.readers.columnar.type_mapping import to_schema
 from engine.readers.text_stream import ArrowFileAdapter
@@ -25,7 +25,7 @@ from engine.suffixes import SUFFIXES
 class OrcFile:
     """An open ORC file. Reading a unit loads one stripe into memory."""
 
-    kind: ClassVar[str] = "ORC"
+    kind: ClassVar[str] = KIND
     unit: ClassVar[str] = "stripe"
 
     def __init__(self, file: ArrowFileAdapter) -> None:
@@ -37,7 +37,6 @@ class OrcFile:
         schema: pa.Schema = self._file.schema
         self.schema = with_spark_types(schema)
         self._has_other_types = self.schema is not schema
-        self.unsupported: Mapping[str, str] = find_unsupported(schema)
 
     @property
     def unit_count(self) -> int:

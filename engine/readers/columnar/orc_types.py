@@ -14,13 +14,15 @@ Source: [spark-data-source], ``OrcUtils.orcTypeDescription``.
 """
 
 import re
-from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from engine.arrow_types import inner_fields, with_inner_fields
+from engine.spark_type import UnreadableType
+
+KIND: Final = "ORC"
 
 _ATTRIBUTE: Final = b"spark.sql.catalyst.type"
 _SAME: Final = re.compile(rb"string( collate .*)?|(var)?char\(\d+\)|timestamp|binary")
@@ -34,30 +36,17 @@ def with_spark_types(schema: pa.Schema) -> pa.Schema:
     return schema if fields == list(schema) else pa.schema(fields, schema.metadata)
 
 
-def find_unsupported(schema: pa.Schema) -> Mapping[str, str]:
-    """Return the columns with a type that scans do not have, also a nested one, and the names of these types."""
-    found = ((column.name, next(_unsupported(column), None)) for column in schema)
-    return {name: type_ for name, type_ in found if type_ is not None}
-
-
 def _with_spark_type(field: pa.Field) -> pa.Field:
     if inner := inner_fields(field.type):
         return field.with_type(with_inner_fields(field.type, [_with_spark_type(one) for one in inner]))
     attribute = _attribute(field)
-    if not pt.is_int64(field.type):
+    if not attribute or _SAME.fullmatch(attribute):
         return field
-    if attribute == _NTZ:
+    if pt.is_int64(field.type) and attribute == _NTZ:
         return field.with_type(pa.timestamp("us"))
-    return field.with_type(pa.duration("us")) if _DAY_TIME.fullmatch(attribute) else field
-
-
-def _unsupported(field: pa.Field) -> Iterator[str]:
-    attribute = _attribute(field)
-    is_known = _SAME.fullmatch(attribute) or not _with_spark_type(field).type.equals(field.type)
-    if attribute and not is_known:
-        yield attribute.decode(errors="replace")
-    for inner in inner_fields(field.type):
-        yield from _unsupported(inner)
+    if pt.is_int64(field.type) and _DAY_TIME.fullmatch(attribute):
+        return field.with_type(pa.duration("us"))
+    return field.with_type(UnreadableType(KIND, attribute.decode(errors="replace"), field.type))
 
 
 def _attribute(field: pa.Field) -> bytes:

@@ -11,7 +11,7 @@ from pyarrow import parquet
 from engine.readers.columnar.calendars import has_legacy_dates, has_legacy_int96, rebase_batch, refuse_old_times
 from engine.readers.columnar.columnar_file import BATCH_ROWS
 from engine.readers.columnar.format import ColumnarFormat
-from engine.readers.columnar.parquet_annotations import find_unsupported
+from engine.readers.columnar.parquet_spark_schema import KIND
 from engine.readers.columnar.parquet_types import INT96, SparkTypes
 from engine.readers.columnar.spark_parquet import SparkColumns
 from engine.readers.columnar.type_mapping import to_schema
@@ -33,7 +33,7 @@ class ParquetFile:
     in parts, so that memory use is bounded.
     """
 
-    kind: ClassVar[str] = "Parquet"
+    kind: ClassVar[str] = KIND
     unit: ClassVar[str] = "row group"
 
     def __init__(self, file: ArrowFileAdapter) -> None:
@@ -43,10 +43,9 @@ class ParquetFile:
         footer = parquet.ParquetFile(self._source, coerce_int96_timestamp_unit="us")
         self._metadata: Any = footer.metadata
         schema: pa.Schema = footer.schema_arrow
-        types = SparkTypes.of(schema, self._metadata.schema)
+        types = SparkTypes.of(schema, self._metadata, self.footer)
         self.schema = types.apply(schema)
         self._has_other_types = self.schema is not schema
-        self.unsupported = find_unsupported(self.footer()) if types.may_be_unsupported else {}
         self._legacy = _LegacyFile.of(self._metadata)
         if self._is_whole:
             self._file = footer

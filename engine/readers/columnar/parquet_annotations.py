@@ -1,7 +1,8 @@
 """The annotations of a Parquet schema that pyarrow does not show.
 
-pyarrow shows a ``VARIANT`` as a struct, and does not read an ``INTERVAL``. The annotations are therefore read from the
-footer, a ``FileMetaData`` whose second field is the list of schema elements.
+pyarrow shows a ``VARIANT`` as a struct, ``GEOMETRY``, ``GEOGRAPHY`` and ``UUID`` as bytes, and does not read an
+``INTERVAL``. The annotations are therefore read from the footer, a ``FileMetaData`` whose second field is the list of
+schema elements.
 
 Source: [parquet-format], ``SchemaElement``, ``ConvertedType`` and ``LogicalType``.
 """
@@ -14,11 +15,19 @@ import pyarrow as pa
 
 from engine.readers.columnar.orc_tail import read_varint
 
-_UNSUPPORTED_LOGICAL: Final = {16: "VARIANT", 17: "GEOMETRY", 18: "GEOGRAPHY"}
-_UNSUPPORTED_CONVERTED: Final = {21: "INTERVAL"}
+VARIANT: Final = "VARIANT"
+GEOMETRY: Final = "GEOMETRY"
+GEOGRAPHY: Final = "GEOGRAPHY"
+UUID: Final = "UUID"
+INTERVAL: Final = "INTERVAL"
+
+_OF_LOGICAL: Final = {14: UUID, 16: VARIANT, 17: GEOMETRY, 18: GEOGRAPHY}
+_CONVERTED_INTERVAL: Final = 21
 
 _SCHEMA: Final = 2
-_NAME, _CHILDREN, _CONVERTED, _LOGICAL = 4, 5, 6, 10
+_CHILDREN, _CONVERTED, _LOGICAL = 5, 6, 10
+_CRS, _ALGORITHM = 1, 2
+_SPHERICAL = 0
 _BOOLEANS = frozenset({1, 2})
 _LONG_LIST = 15
 _INTERVAL_BYTES = 12
@@ -26,16 +35,26 @@ _MAX_DEPTH = 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Element:
-    """An element of the schema, in the order of the file: parents before their children."""
+class Annotation:
+    """An annotated group or leaf of the schema.
 
-    name: str
-    children: int
-    unsupported: str
+    Attributes:
+        first: The number of its first leaf.
+        end: The number after its last leaf.
+        kind: The annotation.
+        crs: The coordinate reference system of a geometry or geography. None for the default.
+        is_spherical: Whether the edges of a geography are interpolated on a sphere.
+    """
+
+    first: int
+    end: int
+    kind: str
+    crs: str | None = None
+    is_spherical: bool = True
 
 
-def may_be_unsupported(schema: Any) -> bool:
-    """Return whether a schema may contain such a type, by what pyarrow shows. Otherwise, the footer is not read again.
+def may_be_annotated(schema: Any) -> bool:
+    """Return whether a schema may have such annotations, by what pyarrow shows. If not, the footer is not read again.
 
     A ``VARIANT`` is a group with a member ``metadata``.
 
@@ -44,13 +63,15 @@ def may_be_unsupported(schema: Any) -> bool:
     """
     leaves = (schema.column(number) for number in range(len(schema)))
     return any(
-        leaf.path.endswith(".metadata") or leaf.length == _INTERVAL_BYTES or str(leaf.logical_type).startswith("Geo")
+        leaf.path.endswith(".metadata")
+        or leaf.length == _INTERVAL_BYTES
+        or str(leaf.logical_type).startswith((GEOMETRY.title(), GEOGRAPHY.title(), UUID))
         for leaf in leaves
     )
 
 
-def find_unsupported(footer: bytes) -> Mapping[str, str]:
-    """Return the columns with a type that no reader of the engine knows, and the names of these types.
+def find_annotations(footer: bytes) -> Sequence[Annotation]:
+    """Return the annotations in the order of the schema.
 
     Args:
         footer: The ``FileMetaData``, as in the file. pyarrow has decoded it before.
@@ -59,44 +80,52 @@ def find_unsupported(footer: bytes) -> Mapping[str, str]:
         ArrowInvalid: If the schema in the footer cannot be decoded.
     """
     try:
-        return _find_unsupported(footer)
+        elements = _read_schema(footer)
+        found: list[Annotation] = []
+        position, leaves = 1, 0
+        while position < len(elements):
+            position, leaves = _add(elements, position, leaves, found, 0)
     except IndexError as error:
         raise pa.ArrowInvalid(str(error)) from error
-
-
-def _find_unsupported(footer: bytes) -> Mapping[str, str]:
-    elements = [_to_element(fields) for fields in _read_schema(footer)]
-    found: dict[str, str] = {}
-    position = 1
-    for _ in range(elements[0].children if elements else 0):
-        end = _end_of(elements, position)
-        types = [each.unsupported for each in elements[position:end] if each.unsupported]
-        if types:
-            found[elements[position].name] = types[0]
-        position = end
     return found
 
 
-def _end_of(elements: Sequence[_Element], position: int) -> int:
-    """Return the position after an element and all elements below it."""
-    pending = 1
-    while pending and position < len(elements):
-        pending += elements[position].children - 1
-        position += 1
-    return position
+def _add(
+    elements: Sequence[Mapping[int, object]], position: int, leaves: int, found: list[Annotation], depth: int
+) -> tuple[int, int]:
+    """Add the annotations of an element and of all elements below it. Return the position and the leaf after it.
+
+    Raises:
+        IndexError: If the schema ends too early, or is nested too deeply.
+    """
+    if depth > _MAX_DEPTH:
+        raise IndexError("The schema is nested too deeply.")
+    fields, first = elements[position], leaves
+    children = fields.get(_CHILDREN)
+    position += 1
+    if isinstance(children, int) and children > 0:
+        for _ in range(children):
+            position, leaves = _add(elements, position, leaves, found, depth + 1)
+    else:
+        leaves += 1
+    annotation = _to_annotation(fields, first, leaves)
+    if annotation is not None:
+        found.append(annotation)
+    return position, leaves
 
 
-def _to_element(fields: Mapping[int, object]) -> _Element:
-    name, children = fields.get(_NAME), fields.get(_CHILDREN)
+def _to_annotation(fields: Mapping[int, object], first: int, end: int) -> Annotation | None:
     logical = fields.get(_LOGICAL)
-    kinds = list(logical) if isinstance(logical, dict) else []
-    unsupported = [_UNSUPPORTED_LOGICAL[kind] for kind in kinds if kind in _UNSUPPORTED_LOGICAL]
-    unsupported += [text for kind, text in _UNSUPPORTED_CONVERTED.items() if fields.get(_CONVERTED) == kind]
-    return _Element(
-        name.decode(errors="replace") if isinstance(name, bytes) else "",
-        children if isinstance(children, int) else 0,
-        unsupported[0] if unsupported else "",
-    )
+    for number, kind in _OF_LOGICAL.items():
+        details = logical.get(number) if isinstance(logical, dict) else None
+        if isinstance(details, dict):
+            crs = details.get(_CRS) if kind in (GEOMETRY, GEOGRAPHY) else None
+            is_spherical = kind != GEOGRAPHY or details.get(_ALGORITHM, _SPHERICAL) == _SPHERICAL
+            return Annotation(
+                first, end, kind, crs.decode(errors="replace") if isinstance(crs, bytes) else None, is_spherical
+            )
+    converted = fields.get(_CONVERTED)
+    return Annotation(first, end, INTERVAL) if converted == _CONVERTED_INTERVAL else None
 
 
 def _read_schema(footer: bytes) -> Sequence[Mapping[int, object]]:

@@ -4,19 +4,46 @@
 | --- | --- | --- |
 | ``INT96``, in which Spark, Hive and Impala write instants | a timestamp without time zone | with a time zone |
 | ``ENUM`` of Avro, Thrift and Protocol Buffers | binary | text |
+| ``VARIANT`` | a struct | a variant |
+| ``GEOMETRY``, ``GEOGRAPHY`` | binary | a geometry, a geography |
+| ``UNKNOWN``, a column of nulls | null | the physical type, if no file has another type |
+| what Spark's own metadata calls otherwise, see :mod:`engine.readers.columnar.parquet_spark_schema` | | |
+
+``INTERVAL``, ``UUID``, and geometries in a coordinate reference system that Spark does not know, cannot be read.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
 from engine.arrow_types import inner_fields, is_bytes, with_inner_fields
-from engine.readers.columnar.parquet_annotations import may_be_unsupported
+from engine.readers.columnar.parquet_annotations import (
+    GEOGRAPHY,
+    GEOMETRY,
+    VARIANT,
+    Annotation,
+    find_annotations,
+    may_be_annotated,
+)
+from engine.readers.columnar.parquet_spark_schema import KIND, SPARK_SCHEMA, SparkSchema
+from engine.schema import with_type_of_nulls
+from engine.spark_type import DEFAULT_CRS, SparkType, UnreadableType, contains_spark_type, geography, geometry
+from engine.spark_type import VARIANT as VARIANT_TYPE
+from engine.variants import is_variant
 
 INT96: Final = "INT96"
 _ENUM: Final = "Enum"
 _UTC: Final = "UTC"
+_TYPES_OF_NULLS: Final = {
+    "BOOLEAN": pa.bool_(),
+    "INT32": pa.int32(),
+    "INT64": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "BYTE_ARRAY": pa.binary(),
+    "FIXED_LEN_BYTE_ARRAY": pa.binary(),
+}
 
 
 class SparkTypes:
@@ -24,50 +51,88 @@ class SparkTypes:
 
     Args:
         schema: The schema as Arrow reads it.
-        parquet: The schema of the file, a ``pyarrow.parquet.ParquetSchema``.
-
-    Attributes:
-        may_be_unsupported: See :func:`engine.readers.columnar.parquet_annotations.may_be_unsupported`.
+        metadata: The decoded footer, a ``pyarrow.parquet.FileMetaData``.
+        read_footer: Returns the footer as it is in the file.
     """
 
     _last: "ClassVar[SparkTypes | None]" = None
 
-    def __init__(self, schema: pa.Schema, parquet: Any) -> None:
-        self._offered, self._parquet = schema, parquet
-        leaves = iter([parquet.column(number) for number in range(len(parquet))])
-        fields = [_with_spark_type(field, leaves) for field in schema]
-        self._fields = None if fields == list(schema) else fields
-        self.may_be_unsupported = may_be_unsupported(parquet)
+    def __init__(self, schema: pa.Schema, metadata: Any, read_footer: Callable[[], bytes]) -> None:
+        self._offered, self._parquet = schema, metadata.schema
+        self._spark_schema = _spark_schema(metadata)
+        annotations = find_annotations(read_footer()) if may_be_annotated(self._parquet) else ()
+        columns = _Columns(self._parquet, annotations)
+        types = SparkSchema.parse(self._spark_schema)
+        fields = [columns.convert(field) for field in schema]
+        if types is not None:
+            fields = [types.convert(field) for field in fields]
+        is_same = all(found.equals(field, check_metadata=True) for found, field in zip(fields, schema, strict=True))
+        self._fields = None if is_same else fields
 
     @classmethod
-    def of(cls, schema: pa.Schema, parquet: Any) -> "SparkTypes":
+    def of(cls, schema: pa.Schema, metadata: Any, read_footer: Callable[[], bytes]) -> "SparkTypes":
         """Return the types of a file. Those of the file before are used again, because most files have the same."""
         last = cls._last
-        if last is None or not last._are_of(schema, parquet):
-            last = cls._last = cls(schema, parquet)
+        if last is None or not last._are_of(schema, metadata):
+            last = cls._last = cls(schema, metadata, read_footer)
         return last
 
-    def _are_of(self, schema: pa.Schema, parquet: Any) -> bool:
+    def _are_of(self, schema: pa.Schema, metadata: Any) -> bool:
         is_same = schema.equals(self._offered, check_metadata=self._fields is not None)
-        return bool(is_same and parquet.equals(self._parquet))
+        return bool(is_same and metadata.schema.equals(self._parquet) and _spark_schema(metadata) == self._spark_schema)
 
     def apply(self, schema: pa.Schema) -> pa.Schema:
         """Return a schema with these types. If nothing changes, it is the same object."""
         return schema if self._fields is None else pa.schema(self._fields, schema.metadata)
 
 
-def _with_spark_type(field: pa.Field, leaves: Iterator[Any]) -> pa.Field:
-    """Return a field with its type in a scan. Takes the leaves of the field from the iterator."""
-    if isinstance(field.type, pa.BaseExtensionType):
-        _with_spark_type(field.with_type(field.type.storage_type), leaves)
-        return field
-    if inner := inner_fields(field.type):
-        return field.with_type(with_inner_fields(field.type, [_with_spark_type(one, leaves) for one in inner]))
-    leaf = next(leaves, None)
-    return field if leaf is None else field.with_type(_spark_type(field.type, leaf))
+def _spark_schema(metadata: Any) -> bytes | None:
+    found: bytes | None = (metadata.metadata or {}).get(SPARK_SCHEMA)
+    return found
 
 
-def _spark_type(type_: pa.DataType, leaf: Any) -> pa.DataType:
-    if leaf.physical_type == INT96 and pa.types.is_timestamp(type_):
-        return pa.timestamp(type_.unit, _UTC)
-    return pa.string() if is_bytes(type_) and str(leaf.logical_type) == _ENUM else type_
+class _Columns:
+    """Converts the columns of a file, in their order, by the types and annotations of their leaves."""
+
+    def __init__(self, parquet: Any, annotations: Sequence[Annotation]) -> None:
+        self._leaves = [parquet.column(number) for number in range(len(parquet))]
+        self._annotations = {(one.first, one.end): one for one in annotations}
+        self._next = 0
+
+    def convert(self, field: pa.Field) -> pa.Field:
+        """Return a field with its type in a scan."""
+        if isinstance(field.type, pa.BaseExtensionType):
+            found = self.convert(field.with_type(field.type.storage_type))
+            return found if contains_spark_type(found.type) else field
+        first = self._next
+        if inner := inner_fields(field.type):
+            found = field.with_type(with_inner_fields(field.type, [self.convert(one) for one in inner]))
+            annotation = self._annotations.get((first, self._next))
+            is_annotated = annotation is not None and annotation.kind == VARIANT and is_variant(field.type)
+            return field.with_type(VARIANT_TYPE) if is_annotated else found
+        if first >= len(self._leaves):
+            return field
+        self._next += 1
+        return self._convert_leaf(field, self._leaves[first], self._annotations.get((first, first + 1)))
+
+    def _convert_leaf(self, field: pa.Field, leaf: Any, annotation: Annotation | None) -> pa.Field:
+        type_ = field.type
+        if annotation is not None and annotation.kind != VARIANT:
+            spatial = _spatial_type(annotation)
+            if spatial is None or not is_bytes(type_):
+                crs = f" in the coordinate reference system {annotation.crs!r}" if annotation.crs else ""
+                return field.with_type(UnreadableType(KIND, annotation.kind + crs, type_))
+            return field.with_type(spatial)
+        if pa.types.is_null(type_):
+            type_of_nulls = _TYPES_OF_NULLS.get(leaf.physical_type)
+            return field if type_of_nulls is None else with_type_of_nulls(field, type_of_nulls)
+        if leaf.physical_type == INT96 and pa.types.is_timestamp(type_):
+            return field.with_type(pa.timestamp(type_.unit, _UTC))
+        return field.with_type(pa.string()) if is_bytes(type_) and str(leaf.logical_type) == _ENUM else field
+
+
+def _spatial_type(annotation: Annotation) -> SparkType | None:
+    crs = DEFAULT_CRS if annotation.crs is None else annotation.crs
+    if annotation.kind == GEOMETRY:
+        return geometry(crs)
+    return geography(crs) if annotation.kind == GEOGRAPHY and annotation.is_spherical else None

@@ -30,7 +30,12 @@ from engine.arrow_types import is_any_list
 from engine.context import ErrorContext
 from engine.errors import ValueConversionError
 from engine.readers.reader_errors import FormatError, one_line
+from engine.result_set.conversion.conversion_errors import NoConversionError, RefusedError
+from engine.result_set.conversion.convert import convert_array, convert_values
+from engine.result_set.conversion.nested_arrays import convert_nested
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
+from engine.spark_type import VARIANT, SparkType, UnreadableType, contains_spark_type
+from engine.variants import to_variants
 
 _SIMPLE: Final[dict[pa.DataType, pa.DataType]] = {
     pa.large_string(): pa.string(),
@@ -82,6 +87,7 @@ def _scan_decimal(type_: pa.DataType) -> pa.DataType:
 
 
 _MAPPINGS: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], pa.DataType]]]] = [
+    (lambda one: isinstance(one, SparkType | UnreadableType), lambda one: one),
     (lambda one: isinstance(one, pa.BaseExtensionType), lambda one: scan_type(one.storage_type)),
     (pa.types.is_dictionary, lambda one: scan_type(one.value_type)),
     (pa.types.is_run_end_encoded, lambda one: scan_type(one.value_type)),
@@ -95,12 +101,31 @@ _MAPPINGS: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType
 
 
 def to_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch whose columns have the types of a schema."""
+    """Return a batch whose columns have the types of a schema.
+
+    Raises:
+        ArrowInvalid: If a value is not a valid value of the type.
+    """
     for number, found in enumerate(batch.schema):
         wanted = schema.field(found.name)
         if not found.type.equals(wanted.type):
-            batch = batch.set_column(number, wanted, batch.column(number).cast(wanted.type))
+            batch = batch.set_column(number, wanted, _to_type(batch.column(number), wanted.type))
     return batch
+
+
+def _to_type(array: pa.Array, type_: pa.DataType, column: str = "") -> pa.Array:
+    if array.type.equals(type_):
+        return array
+    if not contains_spark_type(type_):
+        return array.cast(type_)
+    if not isinstance(type_, SparkType):
+        return convert_nested(array, type_, column, _to_type)
+    if type_ == VARIANT:
+        return to_variants(array)
+    try:
+        return pa.ExtensionArray.from_storage(type_, convert_values(array, type_.storage_type, column))
+    except (NoConversionError, RefusedError):
+        raise pa.ArrowInvalid(f"{type_} is stored as {array.type}") from None
 
 
 class ScanTypes:
@@ -128,6 +153,8 @@ class ScanTypes:
 
 
 def _convert(array: pa.Array, field: pa.Field, context: ErrorContext) -> pa.Array:
+    if contains_spark_type(field.type):
+        return convert_array(array, field.with_nullable(True), field.name, context)
     if isinstance(array.type, pa.BaseExtensionType):
         return _convert(array.storage, field, context)
     if pa.types.is_run_end_encoded(array.type):

@@ -14,6 +14,7 @@ from engine.arrow_types import is_bytes, is_text
 from engine.result_set.conversion.conversion_errors import NoConversionError, RefusedError
 from engine.result_set.conversion.decimals import cast_decimals
 from engine.result_set.conversion.local_times import to_instants
+from engine.spark_type import SparkType
 
 _INTEGER = r"^-?[0-9]+$"
 _OFFSET = r"[0-9](Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
@@ -96,6 +97,8 @@ def _find_refused(array: pa.Array, cast: Cast) -> int:
 
 def _find_cast(offered: pa.DataType, to: pa.DataType) -> Cast | None:
     """Return the conversion between two types. None if there is no such conversion."""
+    if isinstance(offered, SparkType) or isinstance(to, SparkType):
+        return None
     if is_text(to):
         return _to_text(offered, to)
     if is_text(offered):

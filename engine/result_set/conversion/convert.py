@@ -16,6 +16,8 @@
 | bytes | text | the bytes must be valid UTF-8 |
 | text | bytes | encoded as UTF-8 |
 | any type | text | numbers and times as Arrow writes them, nested values as JSON |
+| text with a collation | text | the same text |
+| map with the members of a variant | variant | see :mod:`engine.variants` |
 | map | map | members are matched by name; extra members are dropped, and missing members are filled |
 | list, dict | list, dict | element by element |
 | LATE | any type | nulls |
@@ -46,6 +48,8 @@ from engine.errors import NOWHERE, SchemaConflictError, ValueConversionError
 from engine.result_set.conversion.casts import cast_values, decode
 from engine.result_set.conversion.conversion_errors import NoConversionError, RefusedError
 from engine.result_set.conversion.nested_arrays import convert_nested, fill_nulls
+from engine.spark_type import VARIANT, SparkType
+from engine.variants import is_variant, to_variants
 
 
 def convert_array(array: pa.Array, to: pa.Field, column: str, context: ErrorContext = NOWHERE) -> pa.Array:
@@ -86,6 +90,10 @@ def convert_values(array: pa.Array, to: pa.DataType, column: str) -> pa.Array:
         return array
     if pt.is_null(array.type):
         return pa.nulls(len(array), to)
+    if isinstance(array.type, SparkType) and array.type.is_text and is_text(to):
+        return array.storage.cast(to)
+    if to == VARIANT and is_variant(array.type):
+        return to_variants(array)
     plain = decode(array)
     if pt.is_nested(plain.type) and not is_text(to):
         return convert_nested(plain, to, column, convert_values)
@@ -97,7 +105,7 @@ def is_convertible(offered: pa.DataType, to: pa.DataType) -> bool:
     if offered.equals(to):
         return True
     try:
-        convert_values(pa.array([], offered), to, "")
+        convert_values(pa.nulls(0, offered), to, "")
     except (NoConversionError, pa.ArrowNotImplementedError):
         return False
     return True

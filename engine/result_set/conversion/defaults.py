@@ -43,7 +43,8 @@ def declared_default(field: pa.Field, column: str, context: ErrorContext = NOWHE
 
 def has_natural_default(type_: pa.DataType) -> bool:
     """Return whether a required column of this type has a default without declaring it."""
-    return not (pt.is_date(type_) or pt.is_time(type_) or pt.is_timestamp(type_) or pt.is_duration(type_))
+    kinds = (pt.is_date, pt.is_time, pt.is_timestamp, pt.is_duration)
+    return not (isinstance(type_, pa.BaseExtensionType) or any(is_kind(type_) for is_kind in kinds))
 
 
 def natural_default(type_: pa.DataType) -> pa.Scalar:

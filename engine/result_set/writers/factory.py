@@ -12,6 +12,7 @@ from engine.result_set.writers.column import ColumnContext, ColumnWriter, MakeVe
 from engine.result_set.writers.converting import ConvertingWriter
 from engine.result_set.writers.dicts import DictWriter
 from engine.result_set.writers.maps import MapWriter
+from engine.spark_type import SparkType
 
 
 def make_column(
@@ -72,6 +73,8 @@ def _make_vector(
         return DictWriter(promised, context, inner)
     if pt.is_list(type_) or pt.is_large_list(type_):
         return ArrayWriter(promised, context, inner.value_field, type_.value_field, members)
+    if isinstance(type_, SparkType):
+        return scalars.NullWriter(promised, context)
     make = scalars.int_writer(type_) if pt.is_integer(type_) else _find_scalar_writer(type_)
     if make is None:
         raise SchemaConflictError(
@@ -85,7 +88,7 @@ def _find_scalar_writer(type_: pa.DataType) -> MakeVector | None:
 
 
 _WRITERS = (
-    (pt.is_null, scalars.LateWriter),
+    (pt.is_null, scalars.NullWriter),
     (pt.is_boolean, scalars.BooleanWriter),
     (pt.is_float64, scalars.DoubleWriter),
     (pt.is_float32, scalars.FloatWriter),

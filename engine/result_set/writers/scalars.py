@@ -239,8 +239,8 @@ class BooleanWriter(FixedWriter):
         return limit_bytes * 8
 
 
-class LateWriter(ScalarWriter):
-    """Writer of a LATE column, whose type is not known yet. Accepts only nulls."""
+class NullWriter(ScalarWriter):
+    """Writer of a LATE column, whose type is not known yet, or of a type of Spark. Accepts only nulls."""
 
     __slots__ = ("_count",)
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from engine.readers.columnar.parquet_annotations import find_unsupported
+from engine.readers.columnar.parquet_annotations import Annotation, find_annotations
 from engine.scan.row_filter import RowFilter
 from tests.engine.file_bytes import written
 
@@ -61,22 +61,36 @@ def test_columns_of_unknown_types_are_found_at_any_depth(logical, name):
     other, inner = element("a"), element("v", 2, logical=logical)
     nested = [element("s", 2), element("x"), inner, element("metadata"), element("value")]
     flat = [element("w", logical=logical), element("z")]
-    found = find_unsupported(footer(element("schema", 4), other, *nested, *flat))
-    assert found == {"s": name, "w": name}
+    found = find_annotations(footer(element("schema", 4), other, *nested, *flat))
+    assert found == [Annotation(2, 4, name), Annotation(4, 5, name)]
 
 
 def test_interval_is_found():
-    assert find_unsupported(footer(element("schema", 2), element("a"), element("i", converted=21))) == {"i": "INTERVAL"}
+    found = find_annotations(footer(element("schema", 2), element("a"), element("i", converted=21)))
+    assert found == [Annotation(1, 2, "INTERVAL")]
+
+
+@pytest.mark.parametrize(
+    ("logical", "crs", "is_spherical"),
+    [
+        (b"\x0c\x24\x00", None, True),
+        (b"\x0c\x24\x18\x09EPSG:3857\x00", "EPSG:3857", True),
+        (b"\x0c\x24\x18\x09EPSG:3857\x15\x02\x00", "EPSG:3857", False),
+    ],
+)
+def test_reference_system_of_geography(logical, crs, is_spherical):
+    found = find_annotations(footer(element("schema", 1), element("g", logical=logical)))
+    assert found == [Annotation(0, 1, "GEOGRAPHY", crs, is_spherical)]
 
 
 def test_cut_footer_is_an_error():
     whole = footer(element("schema", 1), element("w", logical=b"\x0c\x20\x00"))
     with pytest.raises(pa.ArrowInvalid):
-        find_unsupported(whole[: whole.index(b"\x0c\x20") + 2])
+        find_annotations(whole[: whole.index(b"\x0c\x20") + 2])
 
 
 def test_ordinary_files_have_none():
     table = pa.table({"a": [1], "s": ["x"], "m": pa.array([{"x": 42, "y": [b"*"]}])})
     data = written(parquet.write_table, table)
     size = int.from_bytes(data[-8:-4], "little")
-    assert find_unsupported(data[-8 - size : -8]) == {}
+    assert find_annotations(data[-8 - size : -8]) == []

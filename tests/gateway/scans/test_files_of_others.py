@@ -19,7 +19,6 @@ DIFFERENCES = {
     "before_1582_timestamp_millis_v2_4_6.snappy.parquet": OLD_TIMES,
     "before_1582_timestamp_millis_v3_2_0.snappy.parquet": OLD_TIMES,
     "before_1582_ts_v2_4.snappy.orc": "the time zone PST of its writer is unknown to Arrow: refused",
-    "void_in_parquet.parquet": "a column of nulls is text, because another file can give it any type",
 }
 """The files for which a scan does not return what Spark returns, and why."""
 
@@ -94,24 +93,6 @@ def test_engine_reads_the_same_or_refuses(spark, files):
         else:
             assert found == expected, path.name
     assert refused == REFUSED_BY_ENGINE | {"before_1582_ts_v2_4.snappy.orc"}
-
-
-def test_variant_is_refused_and_other_columns_are_read(spark, spark_server, lodge):
-    direct = SparkSession.builder.remote(spark_server).create()
-    target = lodge.files / "variants.parquet"
-    try:
-        frame = direct.sql(
-            "select 1 a, parse_json('{}') v, array(parse_json('1')) many, "
-            "st_geogfromwkb(X'0101000000000000000000F03F0000000000000040') g"
-        )
-        frame.write.parquet(str(target))
-    finally:
-        direct.client.close()
-    assert [tuple(row) for row in spark.sql("select a from dfs.`variants.parquet`").collect()] == [(1,)]
-    for column, kind in (("v", "VARIANT"), ("many", "VARIANT"), ("g", "GEOGRAPHY"), ("*", "VARIANT")):
-        with pytest.raises(PySparkException, match=f"has the Parquet type {kind}") as raised:
-            spark.sql(f"select {column} from dfs.`variants.parquet`").collect()
-        assert raised.value.getCondition() == "LODGE_TYPE_NOT_SUPPORTED"
 
 
 def test_types_of_spark_in_orc_are_those_of_spark(spark, spark_server, lodge):

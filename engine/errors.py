@@ -99,6 +99,15 @@ def place(context: ErrorContext) -> dict[str, object]:
     return {"file": context.path, "workspace": context.workspace, "position": context.position}
 
 
+def _describe(wanted: object) -> str:
+    """Return the name of a type in Spark, or a text as it is."""
+    if isinstance(wanted, str):
+        return wanted
+    from engine.type_names import describe  # noqa: PLC0415 - options of scans are read without pyarrow
+
+    return describe(wanted)
+
+
 class ScanOptionError(EngineError):
     """Raised if an option of the data source is missing or invalid.
 
@@ -175,23 +184,22 @@ class SchemaConflictError(ColumnError):
     """Raised if the type of a column cannot be converted to its type in the scan.
 
     Attributes:
-        offered: The type that the reader found.
-        promised: The type in the schema of the scan.
+        offered: The type that the reader found, with its name in Spark.
+        promised: The type in the schema of the scan, with its name in Spark.
     """
 
     condition = "LODGE_TYPE_CONFLICT"
     sql_state = "42804"
 
     def __init__(self, column: str, *, offered: object, promised: object, context: ErrorContext = NOWHERE) -> None:
+        self.offered, self.promised = _describe(offered), _describe(promised)
         super().__init__(
             column,
-            f"is {offered} here, but {promised} in the schema of the scan. Declare a schema with a type that can "
-            "represent both, or scan these files separately.",
+            f"is {self.offered} here, but {self.promised} in the schema of the scan. Declare a schema with a type that "
+            "can represent both, or scan these files separately.",
             context,
-            {"foundType": offered, "expectedType": promised},
+            {"foundType": self.offered, "expectedType": self.promised},
         )
-        self.offered = offered
-        self.promised = promised
 
     def at(self, position: str) -> "SchemaConflictError":
         """Return the same error for another position in the file."""
@@ -212,6 +220,7 @@ class ValueConversionError(ColumnError):
     def __init__(self, column: str, value: object, wanted: object, context: ErrorContext = NOWHERE) -> None:
         shown = repr(value)
         shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+        wanted = _describe(wanted)
         super().__init__(
             column,
             f"must be {wanted}, but the value is {shown}. Correct the file, or declare another type.",

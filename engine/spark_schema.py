@@ -17,6 +17,7 @@ from engine.arrow_types import inner_fields, is_any_list, with_inner_fields
 from engine.errors import ColumnError
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 from engine.spark_type import USER_DEFINED, VARIANT, SparkType, contains_spark_type, to_udt_json
+from engine.type_names import type_name
 
 
 class NoSparkTypeError(ColumnError):
@@ -28,9 +29,9 @@ class NoSparkTypeError(ColumnError):
     def __init__(self, column: str, type_: pa.DataType) -> None:
         super().__init__(
             column,
-            f"has type {type_}, which Spark does not support. Declare a schema without the column, or declare the "
-            "column as string.",
-            parameters={"foundType": type_},
+            f"has type {type_name(type_)}, which Spark does not support. Declare a schema without the column, or "
+            "declare the column as string.",
+            parameters={"foundType": type_name(type_)},
         )
 
 

@@ -53,9 +53,6 @@ class SparkType(pa.ExtensionType):  # type: ignore[misc]
     def __hash__(self) -> int:
         return hash((self.name, self.storage_type))
 
-    def __str__(self) -> str:
-        return self.spark_name
-
 
 class UnreadableType(pa.ExtensionType):  # type: ignore[misc]
     """A type that scans do not have. Its values are never read, because they would be read as another type.
@@ -85,9 +82,6 @@ class UnreadableType(pa.ExtensionType):  # type: ignore[misc]
 
     def __hash__(self) -> int:
         return hash((self.kind, self.name, self.storage_type))
-
-    def __str__(self) -> str:
-        return self.spark_name
 
 
 def find_unreadable(type_: pa.DataType) -> UnreadableType | None:

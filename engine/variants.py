@@ -24,6 +24,7 @@ import pyarrow.types as pt
 
 from engine.arrow_types import is_any_list, is_bytes, is_text
 from engine.spark_type import VARIANT
+from engine.type_names import type_name
 
 METADATA: Final = "metadata"
 VALUE: Final = "value"
@@ -361,7 +362,9 @@ def _encoder(type_: pa.DataType) -> Callable[[Any], bytes]:
         return _encode_fixed(_TIMESTAMP_NTZ if type_.tz is None else _TIMESTAMP, "<q")
     if pt.is_decimal(type_):
         return lambda value: _encode_decimal(value, type_.scale)
-    raise pa.ArrowInvalid(f"a variant is shredded with the type {type_}, which variants of Spark do not have")
+    raise pa.ArrowInvalid(
+        f"a variant is shredded with the type {type_name(type_)}, which variants of Spark do not have"
+    )
 
 
 def _header(type_: int) -> bytes:

@@ -30,6 +30,7 @@ from engine.errors import NOWHERE, ProjectionError
 from engine.projection.filter import PROJECT_ALL, PROJECT_NONE, ProjectedColumn
 from engine.projection.path import ProjectedPath, quote_name
 from engine.projection.project_list import NOTHING, ProjectionList, ProjectionType
+from engine.type_names import type_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,9 @@ def check_consistent(path: ProjectedPath, type_: pa.DataType, prefix: str, conte
     problem = _index_problem(path, type_) or _member_problem(path, _indexed_type(path, type_))
     if problem:
         raise ProjectionError(
-            f"{context}column '{prefix}{quote_name(path.name)}' has type {type_} here, {problem}, but the query "
-            f"selects {prefix}{path}. Select the whole column, or scan only files in which the column has a suitable "
-            "type."
+            f"{context}column '{prefix}{quote_name(path.name)}' has type {type_name(type_)} here, {problem}, but the "
+            f"query selects {prefix}{path}. Select the whole column, or scan only files in which the column has a "
+            "suitable type."
         )
     if path.is_map:
         _check_inside(path, _indexed_type(path, type_), f"{prefix}{quote_name(path.name)}.", context)

@@ -97,7 +97,7 @@ class FileLocation:
         try:
             return convert_value(text, field.type)
         except ValueError:
-            raise ValueConversionError(field.name, text, str(field.type)) from None
+            raise ValueConversionError(field.name, text, field.type) from None
 
     def column(self, field: pa.Field, rows: int) -> pa.Array:
         """Return the array of an implicit column or of a partition column for the given number of rows."""

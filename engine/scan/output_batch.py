@@ -15,6 +15,7 @@ from engine.errors import ReaderError
 from engine.result_set.conversion.defaults import missing_values
 from engine.scan.implicit_columns import FileLocation
 from engine.schema import TupleSchema, fold_case
+from engine.type_names import type_name
 
 
 def build_output_batch(
@@ -57,7 +58,10 @@ def _complete(array: pa.Array | None, field: pa.Field, rows: int) -> pa.Array:
         return _complete_list(array, field)
     if pt.is_map(array.type) and pt.is_map(field.type):
         return array.cast(field.type)
-    raise ReaderError(f"column {field.name!r} has type {array.type}, but the schema of the scan requires {field.type}.")
+    raise ReaderError(
+        f"column {field.name!r} has type {type_name(array.type)}, but the schema of the scan requires "
+        f"{type_name(field.type)}."
+    )
 
 
 def _complete_map(array: pa.StructArray, field: pa.Field) -> pa.StructArray:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.types as pt
 
-from engine.arrow_types import fill_late, has_late, is_any_list, members_of, with_element, with_members
+from engine.arrow_types import fill_late, has_late, inner_fields, is_any_list, members_of, with_element, with_members
 from engine.context import ErrorContext
 from engine.errors import SchemaConflictError
 from engine.projection.filter import PROJECT_ALL, PROJECT_NONE, ProjectedColumn
@@ -31,6 +31,7 @@ from engine.projection.project_list import NOTHING, ProjectionList, ProjectionTy
 from engine.schema import TupleSchema, is_late
 from engine.schema_tracker.provided import is_hidden
 from engine.schema_tracker.widening import can_be_declared, can_become
+from engine.type_names import type_name
 
 Admit = Callable[[str], bool]
 """Returns whether a wildcard adds a new column to the schema. The argument is the path of the column."""
@@ -155,8 +156,17 @@ class ColumnFilter:
 
 
 def describe_type(field: pa.Field) -> str:
-    """Return the type and mode for error messages, such as ``int64 not null``."""
-    return str(field.type) if field.nullable else f"{field.type} not null"
+    """Return the type and mode for error messages, such as ``bigint not null``.
+
+    The names of nested types do not show the modes of their fields.
+    """
+    inside = " with required values" * _has_required(field.type)
+    return f"{type_name(field.type)}{'' if field.nullable else ' not null'}{inside}"
+
+
+def _has_required(type_: pa.DataType) -> bool:
+    fields = inner_fields(type_)[pt.is_map(type_) :]  # the keys of a dict are never null
+    return any(not field.nullable or _has_required(field.type) for field in fields)
 
 
 def _project_members(members: TupleSchema, inner: ColumnFilter | ListFilter) -> list[pa.Field]:

@@ -302,7 +302,7 @@ def test_malformed_policy_applies_to_text(workspace):
     scan = partial(_declared, workspace, "a.csv", TupleSchema([pa.field("a", pa.int64()), pa.field("s", pa.string())]))
     with pytest.raises(FormatError, match=r"^'a.csv' in workspace 'dfs', line 4: the row has 1 fields"):
         scan(header="true")
-    message = r"^'a.csv' in workspace 'dfs', line 3: column 'a' must be int64, .*'no'"
+    message = r"^'a.csv' in workspace 'dfs', line 3: column 'a' must be bigint, .*'no'"
     with pytest.raises(ValueConversionError, match=message):
         scan(header="true", ragged="null")
     assert scan(header="true", malformed="skip") == [{"a": 1, "s": "x"}, {"a": 4, "s": "z"}]
@@ -450,7 +450,7 @@ def test_file_replaced_after_discovery_by_another_type_is_rejected(workspace, pa
     workspace.write(
         path, b'{"a":"no number"}' if path == "a.jsonl" else written(parquet.write_table, pa.table({"a": ["no"]}))
     )
-    with pytest.raises(EngineError, match=f"'{path}' in workspace 'dfs'.*column 'a' is string here, but int64"):
+    with pytest.raises(EngineError, match=f"'{path}' in workspace 'dfs'.*column 'a' is string here, but bigint"):
         list(read_partition(scan, plan_partitions(scan)[0], schema, is_declared=False))
 
 

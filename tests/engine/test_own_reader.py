@@ -126,8 +126,8 @@ def test_unsplittable_file_is_read_by_one_task(workspace, scan):
 @pytest.mark.parametrize(
     ("lines", "error", "message"),
     [
-        ("   1bolt\n\n   x", "ValueConversionError", "column 'id' must be int64, but the value is 'x'"),
-        ("   1bolt\n\n   ²nut", "ValueConversionError", "column 'id' must be int64, but the value is '²'"),
+        ("   1bolt\n\n   x", "ValueConversionError", "column 'id' must be bigint, but the value is 'x'"),
+        ("   1bolt\n\n   ²nut", "ValueConversionError", "column 'id' must be bigint, but the value is '²'"),
         ("   1bolt\n\n   2nut               9", "FormatError", "there is text after the last column"),
     ],
 )

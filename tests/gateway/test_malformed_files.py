@@ -55,7 +55,7 @@ def test_malformed_option_fails_skips_or_nulls_rows(spark, folder):
     (folder / "a.csv").write_text("id,s\n1,x\nno,y\n3,z\n")
     table = f"dfs.`{folder.name}/a.csv` with (header = true, schema = 'id int, s string', malformed = '%s')"
     with pytest.raises(
-        PySparkException, match=rf"'{folder.name}/a.csv' .*line 3: column 'id' must be int32, but the value is 'no'"
+        PySparkException, match=rf"'{folder.name}/a.csv' .*line 3: column 'id' must be int, but the value is 'no'"
     ):
         spark.sql(f"select * from {table % 'fail'}").collect()
     assert rows(spark.sql(f"select * from {table % 'skip'}")) == [(1, "x"), (3, "z")]

@@ -33,6 +33,7 @@ import pyarrow.types as pt
 from engine.arrow_types import inner_fields
 from engine.result_set.conversion.conversion_errors import NoConversionError, RefusedError
 from engine.result_set.conversion.nested_arrays import convert_nested
+from engine.type_names import type_name
 
 _VERSION: Final = b"org.apache.spark.version"
 _FIRST_GREGORIAN_DAY: Final = -141_427
@@ -123,7 +124,8 @@ def _convert(
     try:
         return visit(array, array.type, "")
     except NoConversionError as error:
-        raise pa.ArrowInvalid(f"it has dates or times in {error.offered}, whose values cannot be replaced") from error
+        problem = f"it has dates or times in {type_name(error.offered)}, whose values cannot be replaced"
+        raise pa.ArrowInvalid(problem) from error
     except RefusedError as error:
         raise pa.ArrowInvalid(f"it has a null in {error.column!r}, which must not be null") from error
 

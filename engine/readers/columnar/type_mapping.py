@@ -35,6 +35,7 @@ from engine.result_set.conversion.convert import convert_array, convert_values
 from engine.result_set.conversion.nested_arrays import convert_nested
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
 from engine.spark_type import VARIANT, SparkType, UnreadableType, contains_spark_type
+from engine.type_names import type_name
 from engine.variants import to_variants
 
 _SIMPLE: Final[dict[pa.DataType, pa.DataType]] = {
@@ -125,7 +126,7 @@ def _to_type(array: pa.Array, type_: pa.DataType, column: str = "") -> pa.Array:
     try:
         return pa.ExtensionArray.from_storage(type_, convert_values(array, type_.storage_type, column))
     except (NoConversionError, RefusedError):
-        raise pa.ArrowInvalid(f"{type_} is stored as {array.type}") from None
+        raise pa.ArrowInvalid(f"{type_name(type_)} is stored as {type_name(array.type)}") from None
 
 
 class ScanTypes:
@@ -168,4 +169,5 @@ def _convert(array: pa.Array, field: pa.Field, context: ErrorContext) -> pa.Arra
         value = one_line(error).rsplit(": ", 1)[-1]
         raise ValueConversionError(field.name, value, field.type, context) from None
     except pa.ArrowNotImplementedError:
-        raise FormatError(context, f"column {field.name!r} is {array.type}, which is not supported") from None
+        problem = f"column {field.name!r} is {type_name(array.type)}, which is not supported"
+        raise FormatError(context, problem) from None

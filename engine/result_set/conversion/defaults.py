@@ -19,6 +19,7 @@ from engine.errors import NOWHERE, ColumnError, SchemaConflictError, ValueConver
 from engine.result_set.conversion.casts import cast_values
 from engine.result_set.conversion.conversion_errors import NoConversionError, RefusedError
 from engine.schema import DEFAULT_VALUE_KEY
+from engine.type_names import type_name
 
 
 def declared_default(field: pa.Field, column: str, context: ErrorContext = NOWHERE) -> pa.Scalar | None:
@@ -82,7 +83,7 @@ def missing_value_error(field: pa.Field, column: str, context: ErrorContext) -> 
     """Create the error for a missing value of a required column without a default value."""
     return ColumnError(
         column,
-        f"of type {field.type} is required, but a row has no value for it and the type has no default. "
+        f"of type {type_name(field.type)} is required, but a row has no value for it and the type has no default. "
         "Make the column nullable, or declare a default.",
         context,
     )

@@ -14,6 +14,7 @@ from engine.errors import ColumnError
 from engine.result_set.conversion.conversion_errors import NoConversionError, RefusedError
 from engine.result_set.conversion.defaults import declared_default, has_natural_default, missing_values, natural_default
 from engine.schema import TupleSchema
+from engine.type_names import type_name
 
 ConvertValues = Callable[[pa.Array, pa.DataType, str], pa.Array]
 
@@ -60,7 +61,7 @@ def fill_nulls(array: pa.Array, to: pa.Field, column: str, parent_is_valid: pa.A
     refused = array.is_null() if parent_is_valid is None else pc.and_(array.is_null(), parent_is_valid)
     index = pc.index(refused, True).as_py()
     if index >= 0:
-        raise RefusedError(index, column, None, f"{to.type} and not null")
+        raise RefusedError(index, column, None, f"{type_name(to.type)} and not null")
     return _fill_invisible_nulls(array)
 
 
@@ -93,7 +94,7 @@ def _fill_missing_member(member: pa.Field, count: int, column: str) -> pa.Array:
     try:
         return missing_values(member, count, column)
     except ColumnError:
-        raise RefusedError(0, column, None, f"{member.type} and not missing") from None
+        raise RefusedError(0, column, None, f"{type_name(member.type)} and not missing") from None
 
 
 def _to_bitmap(is_valid: pa.Array) -> pa.Buffer | None:

@@ -21,6 +21,7 @@ from engine.result_set.batch_state import ALWAYS_VISIBLE, BatchState
 from engine.result_set.sizes import Sizes
 from engine.result_set.writers.levels import Level
 from engine.schema import TupleSchema
+from engine.type_names import type_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +161,11 @@ class ColumnWriter:
         raise ValueConversionError(self.path, value, self.field.type, self._batch.context)
 
     def _refuse_null(self) -> NoReturn:
-        raise ValueConversionError(self.path, None, f"{self.field.type} and not null", self._batch.context)
+        raise ValueConversionError(self.path, None, f"{type_name(self.field.type)} and not null", self._batch.context)
 
     def _refuse_part(self, part: str) -> NoReturn:
-        raise ValueConversionError(self.path, part, f"{self.field.type}, which has no {part}", self._batch.context)
+        wanted = f"{type_name(self.field.type)}, which has no {part}"
+        raise ValueConversionError(self.path, part, wanted, self._batch.context)
 
 
 class VectorWriter(ColumnWriter):

@@ -102,7 +102,7 @@ def test_text_converts_to_promised_types(memory_file):
 def test_conversion_error_names_line_and_column(memory_file, quoted):
     text = "a,b\n" + "".join(f"{quoted}{number}{quoted},x\n" for number in range(500)) + "7x,y\n8,z\n"
     with pytest.raises(
-        ValueConversionError, match=r"'a.csv' .*line 502: column 'a' must be int64, but the value is '7x'"
+        ValueConversionError, match=r"'a.csv' .*line 502: column 'a' must be bigint, but the value is '7x'"
     ):
         memory_file("a.csv", text, header=True).rows(provided={"a": pa.int64()})
 

@@ -84,7 +84,7 @@ def test_columns_missing_in_either_table_are_filled(loaders: Any) -> None:
 def test_table_of_other_type_is_refused_and_earlier_rows_stay(loaders: Any) -> None:
     loader = loaders.of(N)
     loader.append(pa.table({"n": [1]}))
-    with pytest.raises(SchemaConflictError, match="column 'n' is list"):
+    with pytest.raises(SchemaConflictError, match="column 'n' is array"):
         loader.append(pa.table({"n": [[2]]}))
     assert loader.harvest().to_pylist() == [{"n": 1}]
 

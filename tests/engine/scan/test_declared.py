@@ -41,7 +41,5 @@ def test_numbers_become_declared_text(scans):
 
 
 def test_invalid_text_names_file_row_and_column(scans):
-    with pytest.raises(
-        ValueConversionError, match=r"'0.x' in workspace 'dfs', row 2: column 'n' must be int32.*'many'"
-    ):
+    with pytest.raises(ValueConversionError, match=r"'0.x' in workspace 'dfs', row 2: column 'n' must be int.*'many'"):
         scans.read(scans.reader(scans.batch(n=["1", "many"])), provided=DECLARED)

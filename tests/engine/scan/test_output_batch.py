@@ -93,5 +93,5 @@ def test_complete_columns_are_moved_not_copied():
 
 
 def test_column_of_other_type_than_output_is_an_error():
-    with pytest.raises(ReaderError, match="column 'a' has type int64, but the schema of the scan requires string"):
+    with pytest.raises(ReaderError, match="column 'a' has type bigint, but the schema of the scan requires string"):
         build([pa.field("a", TEXT)], a=[1])

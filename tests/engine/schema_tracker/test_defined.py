@@ -76,7 +76,7 @@ def test_reader_gets_defined_type_if_its_own_can_become_it(schema, read):
 )
 def test_type_that_cannot_become_defined_one_conflicts(schema, offered):
     tracker = ScanSchemaTracker(["a"], defined=schema(a=LONG))
-    with pytest.raises(SchemaConflictError, match=r"'1.json' in workspace 'dfs': column 'a' is .* but int64"):
+    with pytest.raises(SchemaConflictError, match=r"'1.json' in workspace 'dfs': column 'a' is .* but bigint"):
         tracker.projection_filter(FILE).project(offered)
 
 
@@ -84,7 +84,7 @@ def test_only_provided_columns_convert_from_or_to_text(schema, read):
     defined = schema(found=TEXT, declared=TEXT, number=LONG)
     tracker = ScanSchemaTracker(["*"], defined=defined, provided=schema(declared=TEXT, number=LONG))
     assert read(tracker, {"declared": LONG, "number": TEXT}) == schema(declared=TEXT, number=LONG)
-    with pytest.raises(SchemaConflictError, match="'found' is int64"):
+    with pytest.raises(SchemaConflictError, match="'found' is bigint"):
         tracker.projection_filter(FILE).project(pa.field("found", LONG))
 
 

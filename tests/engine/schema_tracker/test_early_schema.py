@@ -7,6 +7,7 @@ from engine.context import ErrorContext
 from engine.errors import ProjectionError, SchemaConflictError
 from engine.schema import TupleSchema
 from engine.schema_tracker.tracker import ScanSchemaTracker
+from engine.type_names import type_name
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
 FILE = ErrorContext("dfs", "1.parquet")
@@ -73,8 +74,8 @@ def test_early_schema_conflict_names_column_file_and_types(early, given):
         tracker = ScanSchemaTracker(["a"], provided=promised, is_strict=given == "strict")
     with pytest.raises(SchemaConflictError) as raised:
         tracker.apply_early_reader_schema(TupleSchema([early]), FILE)
-    assert str(raised.value).startswith(f"'1.parquet' in workspace 'dfs': column 'a' is {early.type}")
-    assert "but int64 not null" in str(raised.value)
+    assert str(raised.value).startswith(f"'1.parquet' in workspace 'dfs': column 'a' is {type_name(early.type)}")
+    assert "but bigint not null" in str(raised.value)
 
 
 def test_early_schema_unsuitable_for_project_list_is_refused(schema):

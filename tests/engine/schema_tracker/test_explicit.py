@@ -8,6 +8,7 @@ from engine.errors import ProjectionError, SchemaConflictError
 from engine.projection.project_list import ProjectionList, ProjectionType
 from engine.schema import TupleSchema
 from engine.schema_tracker.tracker import ScanSchemaTracker
+from engine.type_names import type_name
 
 INT, LONG, DOUBLE, TEXT, LATE = pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.null()
 FILE = ErrorContext("dfs", "2.json")
@@ -76,7 +77,7 @@ def test_dict_of_nulls_is_resolved_by_later_reader(schema, read):
 def test_wrong_guess_of_type_is_a_conflict(schema, read):
     tracker = ScanSchemaTracker(["a", "x"])
     read(tracker, {"a": INT})
-    with pytest.raises(SchemaConflictError, match=r"'2.json' in workspace 'dfs': column 'x' is int64 here, but string"):
+    with pytest.raises(SchemaConflictError, match=r"'2.json' in .*: column 'x' is bigint here, but string"):
         tracker.projection_filter(FILE).project(pa.field("x", LONG))
 
 
@@ -111,14 +112,14 @@ def test_later_reader_with_wider_type_or_mode_conflicts(read, first, later):
             check(later)
         assert raised.value.column == "a"
         assert raised.value.context == FILE
-        assert str(later.type) in raised.value.offered
-        assert str(first.type) in raised.value.promised
+        assert type_name(later.type) in raised.value.offered
+        assert type_name(first.type) in raised.value.promised
 
 
 def test_conflict_of_modes_shows_them(read):
     tracker = ScanSchemaTracker(["a"])
     read(tracker, {"a": pa.field("a", LONG, nullable=False)})
-    with pytest.raises(SchemaConflictError, match="is int64 here, but int64 not null"):
+    with pytest.raises(SchemaConflictError, match="is bigint here, but bigint not null"):
         tracker.projection_filter(FILE).project(pa.field("a", LONG))
 
 

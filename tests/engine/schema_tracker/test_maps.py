@@ -161,7 +161,7 @@ def test_members_of_earlier_reader_are_missing_with_their_type(schema, read):
 def test_wrong_guess_of_member_type_is_a_conflict(read):
     tracker = ScanSchemaTracker(["m.x"])
     read(tracker, {"m": struct(a=INT)})
-    with pytest.raises(SchemaConflictError, match=r"column 'm.x' is int64 here, but string"):
+    with pytest.raises(SchemaConflictError, match=r"column 'm.x' is bigint here, but string"):
         tracker.projection_filter(FILE).project(pa.field("m", struct(x=LONG)))
 
 

@@ -363,7 +363,7 @@ def _encoder(type_: pa.DataType) -> Callable[[Any], bytes]:
     if pt.is_decimal(type_):
         return lambda value: _encode_decimal(value, type_.scale)
     raise pa.ArrowInvalid(
-        f"a variant is shredded with the type {type_name(type_)}, which variants of Spark do not have"
+        f"a variant is shredded with the type {type_name(type_)}, which variants do not have in Spark"
     )
 
 

@@ -68,6 +68,13 @@ def inner_fields(type_: pa.DataType) -> Sequence[pa.Field]:
     return [type_.key_field, type_.item_field] if pt.is_map(type_) else []
 
 
+def inner_types(type_: pa.DataType) -> Sequence[pa.DataType]:
+    """Return the types that are nested directly in a type, also those of a union."""
+    if pt.is_union(type_):
+        return [type_.field(number).type for number in range(type_.num_fields)]
+    return [field.type for field in inner_fields(type_)]
+
+
 def with_inner_fields(type_: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
     """Return the type with its nested fields replaced. See :func:`inner_fields`."""
     if pt.is_struct(type_):

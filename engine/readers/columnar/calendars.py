@@ -21,7 +21,7 @@ Sources: [spark-data-source], ``DataSourceUtils.datetimeRebaseSpec`` and ``Rebas
 ``CalendarKind``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -30,10 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from engine.arrow_types import inner_fields
-from engine.result_set.conversion.conversion_errors import NoConversionError, RefusedError
-from engine.result_set.conversion.nested_arrays import convert_nested
-from engine.type_names import type_name
+from engine.readers.columnar.leaves import convert_leaves
 
 _VERSION: Final = b"org.apache.spark.version"
 _FIRST_GREGORIAN_DAY: Final = -141_427
@@ -78,7 +75,7 @@ def rebase_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     Raises:
         ArrowInvalid: If the dates cannot be replaced.
     """
-    columns = [_convert(column, pt.is_date32, _rebase) for column in batch.columns]
+    columns = [convert_leaves(column, pt.is_date32, _rebase) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
@@ -88,7 +85,7 @@ def refuse_old_times(array: pa.Array) -> None:
     Raises:
         ArrowInvalid: If there is one.
     """
-    _convert(array, pt.is_timestamp, _refuse_old)
+    convert_leaves(array, pt.is_timestamp, _refuse_old)
 
 
 def _rebase(array: pa.Array) -> pa.Array:
@@ -109,26 +106,3 @@ def _refuse_old(array: pa.Array) -> pa.Array:
             "spark.read.parquet, or write it with a newer version"
         )
     return array
-
-
-def _convert(
-    array: pa.Array, is_wanted: Callable[[pa.DataType], bool], convert: Callable[[pa.Array], pa.Array]
-) -> pa.Array:
-    """Return an array with all arrays of the wanted type converted, also nested ones."""
-
-    def visit(values: pa.Array, type_: pa.DataType, column: str) -> pa.Array:
-        if is_wanted(type_):
-            return convert(values)
-        return convert_nested(values, type_, column, visit) if _contains(type_, is_wanted) else values
-
-    try:
-        return visit(array, array.type, "")
-    except NoConversionError as error:
-        problem = f"it has dates or times in {type_name(error.offered)}, whose values cannot be replaced"
-        raise pa.ArrowInvalid(problem) from error
-    except RefusedError as error:
-        raise pa.ArrowInvalid(f"it has a null in {error.column!r}, which must not be null") from error
-
-
-def _contains(type_: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
-    return is_wanted(type_) or any(_contains(field.type, is_wanted) for field in inner_fields(type_))

@@ -14,7 +14,7 @@ from pyarrow import orc
 from engine.readers.columnar.calendars import rebase_batch
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.orc_tail import OrcTail
-from engine.readers.columnar.orc_types import KIND, with_spark_types
+from engine.readers.columnar.orc_types import KIND, find_chars, pad_chars, with_spark_types
 from engine.readers.columnar.spark_orc import mark_columns
 from engine.readers.columnar.type_mapping import to_schema
 from engine.readers.text_stream import ArrowFileAdapter
@@ -35,7 +35,9 @@ class OrcFile:
         if digits > MAX_DECIMAL_DIGITS:
             raise pa.ArrowInvalid(f"it has decimals with {digits} digits; the maximum is {MAX_DECIMAL_DIGITS}")
         schema: pa.Schema = self._file.schema
-        self.schema = with_spark_types(schema)
+        types = self.tail.types()[1:]
+        self.schema = with_spark_types(schema, types)
+        self._chars = find_chars(schema, types)
         self._has_other_types = self.schema is not schema
 
     @property
@@ -55,7 +57,8 @@ class OrcFile:
     def batches(self, unit: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         batch = self._file.read_stripe(unit, columns=list(columns) or self.schema.names[:1])
         proleptic = batch if self.tail.is_proleptic else rebase_batch(batch)
-        yield to_schema(proleptic, self.schema) if self._has_other_types else proleptic
+        padded = pad_chars(proleptic, self._chars) if self._chars else proleptic
+        yield to_schema(padded, self.schema) if self._has_other_types else padded
 
 
 class OrcFormat(ColumnarFormat):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 _FOOTER = 2
 _TYPES, _CALENDAR = 4, 11
-_KIND, _SUBTYPES, _NAMES, _PRECISION = 1, 2, 3, 5
+_KIND, _SUBTYPES, _NAMES, _LENGTH, _PRECISION = 1, 2, 3, 4, 5
 _KINDS = (
     *("BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "STRING", "BINARY", "TIMESTAMP"),
     *("LIST", "MAP", "STRUCT", "UNION", "DECIMAL", "DATE", "VARCHAR", "CHAR", "TIMESTAMP_INSTANT"),
@@ -23,17 +23,19 @@ _VARINT_BITS = 64
 
 @dataclass(frozen=True, slots=True)
 class OrcColumn:
-    """A column of an ORC file that is not in a struct, list, map or union.
+    """A column of an ORC file, or a part of one.
 
     Attributes:
-        name: The name.
+        name: The name. Empty for a part of a column.
         kind: The kind of the type, such as ``INT``. Empty if it is unknown.
-        precision: The digits of a decimal. 0 for other types.
+        precision: The digits of a decimal. 0 for other types, and for decimals of Hive 0.11, which have no precision.
+        length: The number of characters of a ``CHAR``. 0 for other types.
     """
 
     name: str
     kind: str
     precision: int
+    length: int
 
 
 class OrcTail:
@@ -57,6 +59,10 @@ class OrcTail:
         """Return the highest precision of all decimal types, or 0 if there are none."""
         return max((_to_column("", fields).precision for fields in self._types), default=0)
 
+    def types(self) -> Sequence[OrcColumn]:
+        """Return the types of the rows, of the columns and of their parts. A part follows what it is in."""
+        return [_to_column("", fields) for fields in self._types]
+
     def columns(self) -> Sequence[OrcColumn]:
         """Return the columns of the file. Empty if the file does not contain rows of a struct."""
         root = self._types[0] if self._types else []
@@ -76,10 +82,11 @@ def _first_message(data: bytes, wanted: int) -> bytes:
 
 def _to_column(name: str, fields: Sequence[tuple[int, int | bytes]]) -> OrcColumn:
     found = dict(fields)
-    number, precision = found.get(_KIND, 0), found.get(_PRECISION, 0)
+    number, precision, length = (found.get(key, 0) for key in (_KIND, _PRECISION, _LENGTH))
     kind = _KINDS[number] if isinstance(number, int) and number < len(_KINDS) else ""
     digits = precision if kind == "DECIMAL" and isinstance(precision, int) else 0
-    return OrcColumn(name, kind, digits)
+    characters = length if kind == "CHAR" and isinstance(length, int) else 0
+    return OrcColumn(name, kind, digits, characters)
 
 
 def read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
@@ -11,6 +12,8 @@ from pyarrow import parquet
 from engine.readers.columnar.calendars import has_legacy_dates, has_legacy_int96, rebase_batch, refuse_old_times
 from engine.readers.columnar.columnar_file import BATCH_ROWS
 from engine.readers.columnar.format import ColumnarFormat
+from engine.readers.columnar.parquet_annotations import with_lists_for_maps
+from engine.readers.columnar.parquet_int96 import with_bytes_for_int96
 from engine.readers.columnar.parquet_spark_schema import KIND
 from engine.readers.columnar.parquet_types import INT96, SparkTypes
 from engine.readers.columnar.spark_parquet import SparkColumns
@@ -22,6 +25,9 @@ from engine.suffixes import SUFFIXES
 _WHOLE_BYTES = 256 * 1024
 _READ_AHEAD_BYTES = 64 * 1024 * 1024
 _BUFFER_BYTES = 1024 * 1024
+_OPTIONAL_KEYS = "Map keys must be annotated as required"
+"""What Arrow says of a file that has a map with optional keys, which old versions of Hive and Impala wrote."""
+_MAGIC = b"PAR1"
 _END_BYTES = 8
 """The size of what follows the footer: its length and four letters."""
 
@@ -40,24 +46,61 @@ class ParquetFile:
         self._file_bytes = file.size_bytes
         self._is_whole = self._file_bytes <= _WHOLE_BYTES
         self._source = pa.BufferReader(file.read(self._file_bytes)) if self._is_whole else pa.PythonFile(file, mode="r")
-        footer = parquet.ParquetFile(self._source, coerce_int96_timestamp_unit="us")
+        self._has_optional_keys = False
+        footer, types = self._open()
         self._metadata: Any = footer.metadata
         schema: pa.Schema = footer.schema_arrow
-        types = SparkTypes.of(schema, self._metadata, self.footer)
         self.schema = types.apply(schema)
         self._has_other_types = self.schema is not schema
         self._legacy = _LegacyFile.of(self._metadata)
-        if self._is_whole:
-            self._file = footer
-            return
+        self._opened = footer
+
+    @cached_property
+    def _file(self) -> Any:
+        """The file for the values of columns without times of 96 bits."""
+        return self._opened if self._is_whole else self._open_values(self._metadata)
+
+    @cached_property
+    def _file_of_int96(self) -> Any:
+        """The file for the values of all columns. Times of 96 bits are bytes."""
+        return self._open_values(_decode(with_bytes_for_int96(self._footer_of_metadata())))
+
+    def _open_values(self, metadata: Any) -> Any:
         is_small = max(self.unit_bytes(), default=0) <= _READ_AHEAD_BYTES
-        self._file = parquet.ParquetFile(
+        return parquet.ParquetFile(
             self._source,
-            metadata=self._metadata,
-            pre_buffer=is_small,
+            metadata=metadata,
+            pre_buffer=is_small and not self._is_whole,
             buffer_size=0 if is_small else _BUFFER_BYTES,
-            coerce_int96_timestamp_unit="us",
         )
+
+    @cached_property
+    def _int96_columns(self) -> frozenset[str]:
+        schema = self._metadata.schema
+        leaves = (schema.column(number) for number in range(len(schema)))
+        return frozenset(leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == INT96)
+
+    def _footer_of_metadata(self) -> bytes:
+        footer = self.footer()
+        return with_lists_for_maps(footer) if self._has_optional_keys else footer
+
+    def _open(self) -> tuple[Any, SparkTypes]:
+        """Return the file as Arrow reads it, and the types of its columns."""
+        try:
+            file = parquet.ParquetFile(self._source, coerce_int96_timestamp_unit="us")
+        except pa.ArrowInvalid as error:
+            if _OPTIONAL_KEYS not in str(error):
+                raise
+            self._has_optional_keys = True
+            self._source.seek(self._file_bytes - _END_BYTES)
+            footer = self._read_footer(int.from_bytes(self._source.read(4), "little"))
+            metadata = _decode(with_lists_for_maps(footer))
+            file = parquet.ParquetFile(self._source, metadata=metadata, coerce_int96_timestamp_unit="us")
+            types = SparkTypes(file.schema_arrow, metadata, lambda: footer, has_lists_for_maps=True)
+        else:
+            metadata = file.metadata
+            types = SparkTypes.of(file.schema_arrow, metadata, lambda: self._read_footer(metadata.serialized_size))
+        return file, types
 
     @property
     def metadata(self) -> Any:
@@ -66,7 +109,9 @@ class ParquetFile:
 
     def footer(self) -> bytes:
         """Read the footer as it is in the file."""
-        size = self._metadata.serialized_size
+        return self._read_footer(self._metadata.serialized_size)
+
+    def _read_footer(self, size: int) -> bytes:
         self._source.seek(max(self._file_bytes - _END_BYTES - size, 0))
         return bytes(self._source.read(size))
 
@@ -84,8 +129,8 @@ class ParquetFile:
         return int(self._metadata.row_group(unit).num_rows)
 
     def may_match(self, units: Sequence[int], conditions: Sequence[pc.Expression]) -> Sequence[int]:
-        if self._legacy is not None:
-            return units  # the statistics are of the legacy calendar
+        if self._legacy is not None or self._has_optional_keys:
+            return units  # the statistics are of the legacy calendar, or Arrow does not read them
         from pyarrow import dataset  # noqa: PLC0415 - imports pandas, which is not needed otherwise
 
         fragment = dataset.ParquetFileFormat().make_fragment(self._source, row_groups=list(units))
@@ -94,11 +139,18 @@ class ParquetFile:
         return [group.id for group in fragment.row_groups]
 
     def batches(self, unit: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for batch in self._file.iter_batches(
+        file = self._file if self._int96_columns.isdisjoint(columns) else self._file_of_int96
+        for batch in file.iter_batches(
             BATCH_ROWS, row_groups=[unit], columns=list(columns), use_threads=not self._is_whole
         ):
-            proleptic = batch if self._legacy is None else self._legacy.to_proleptic(batch)
-            yield to_schema(proleptic, self.schema) if self._has_other_types else proleptic
+            converted = to_schema(batch, self.schema) if self._has_other_types else batch
+            yield converted if self._legacy is None else self._legacy.to_proleptic(converted)
+
+
+def _decode(footer: bytes) -> Any:
+    """Return a decoded footer, a ``pyarrow.parquet.FileMetaData``."""
+    end = len(footer).to_bytes(4, "little") + _MAGIC
+    return parquet.read_metadata(pa.BufferReader(_MAGIC + footer + end))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,23 +13,24 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from engine.readers.columnar.orc_tail import read_varint
+from engine.readers.columnar.thrift_compact import CompactReader
 
 VARIANT: Final = "VARIANT"
 GEOMETRY: Final = "GEOMETRY"
 GEOGRAPHY: Final = "GEOGRAPHY"
 UUID: Final = "UUID"
 INTERVAL: Final = "INTERVAL"
+MAP: Final = "MAP"
 
-_OF_LOGICAL: Final = {14: UUID, 16: VARIANT, 17: GEOMETRY, 18: GEOGRAPHY}
-_CONVERTED_INTERVAL: Final = 21
+_OF_LOGICAL: Final = {2: MAP, 14: UUID, 16: VARIANT, 17: GEOMETRY, 18: GEOGRAPHY}
+_OF_CONVERTED: Final = {1: MAP, 21: INTERVAL}
+_LIST: Final = 3
+"""The number of ``LIST``, both as a converted and as a logical type."""
 
 _SCHEMA: Final = 2
 _CHILDREN, _CONVERTED, _LOGICAL = 5, 6, 10
 _CRS, _ALGORITHM = 1, 2
 _SPHERICAL = 0
-_BOOLEANS = frozenset({1, 2})
-_LONG_LIST = 15
 _INTERVAL_BYTES = 12
 _MAX_DEPTH = 64
 
@@ -90,6 +91,43 @@ def find_annotations(footer: bytes) -> Sequence[Annotation]:
     return found
 
 
+def with_lists_for_maps(footer: bytes) -> bytes:
+    """Return a footer in which each ``MAP`` is a ``LIST`` of pairs. Arrow does not read maps with optional keys.
+
+    Raises:
+        ArrowInvalid: If the schema in the footer cannot be decoded.
+    """
+    changed = bytearray(footer)
+    reader = CompactReader(footer)
+    try:
+        for number, kind in reader.fields():
+            if number != _SCHEMA:
+                reader.value(kind)
+                continue
+            for _ in range(reader.start_list()):
+                for position, byte in _find_map(reader):
+                    changed[position] = byte
+            break
+    except IndexError as error:
+        raise pa.ArrowInvalid(str(error)) from error
+    return bytes(changed)
+
+
+def _find_map(reader: "CompactReader") -> Iterator[tuple[int, int]]:
+    """Read an element of the schema. Yield the positions of its annotation as a map, and the bytes of a list there."""
+    for number, kind in reader.fields():
+        start = reader.position
+        if number == _CONVERTED and _OF_CONVERTED.get(int(str(reader.value(kind)))) == MAP:
+            yield start, _LIST << 1
+        elif number == _LOGICAL:
+            for inner, inner_kind in reader.fields():
+                if _OF_LOGICAL.get(inner) == MAP:
+                    yield reader.position - 1, _LIST << 4 | inner_kind
+                reader.value(inner_kind)
+        elif number != _CONVERTED:
+            reader.value(kind)
+
+
 def _add(
     elements: Sequence[Mapping[int, object]], position: int, leaves: int, found: list[Annotation], depth: int
 ) -> tuple[int, int]:
@@ -125,92 +163,16 @@ def _to_annotation(fields: Mapping[int, object], first: int, end: int) -> Annota
                 first, end, kind, crs.decode(errors="replace") if isinstance(crs, bytes) else None, is_spherical
             )
     converted = fields.get(_CONVERTED)
-    return Annotation(first, end, INTERVAL) if converted == _CONVERTED_INTERVAL else None
+    if not isinstance(converted, int):
+        return None
+    return Annotation(first, end, _OF_CONVERTED[converted]) if converted in _OF_CONVERTED else None
 
 
 def _read_schema(footer: bytes) -> Sequence[Mapping[int, object]]:
-    reader = _Compact(footer)
+    reader = CompactReader(footer)
     for number, kind in reader.fields():
         if number == _SCHEMA:
             found = reader.value(kind)
             return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
         reader.value(kind)
     return []
-
-
-class _Compact:
-    """A reader of Thrift's compact protocol.
-
-    Args:
-        data: The encoded struct.
-
-    Raises:
-        IndexError: If the data ends too early, or is nested too deeply.
-    """
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-
-    def fields(self) -> Iterator[tuple[int, int]]:
-        """Yield the number and the kind of each field. The caller reads the value before the next field."""
-        number = 0
-        while True:
-            header = self._byte()
-            if header == 0:
-                return
-            delta = header >> 4
-            number = number + delta if delta else self._integer()
-            yield number, header & 15
-
-    def value(self, kind: int, depth: int = 0) -> object:
-        """Read a value. Values that no annotation has are None."""
-        if depth > _MAX_DEPTH:
-            raise IndexError("The footer is nested too deeply.")
-        match kind:
-            case 1 | 2:  # true or false
-                found: object = None
-            case 3:
-                found = self._byte()
-            case 4 | 5 | 6:
-                found = self._integer()
-            case 7:  # a double
-                found = self._bytes(8)
-            case 8:
-                found = self._bytes(self._varint())
-            case 9 | 10:
-                found = self._list(depth)
-            case 12:
-                found = {number: self.value(inner, depth + 1) for number, inner in self.fields()}
-            case _:
-                raise IndexError(f"The footer contains a value of the unknown kind {kind}.")
-        return found
-
-    def _list(self, depth: int) -> list[object]:
-        header = self._byte()
-        count = header >> 4
-        count = self._varint() if count == _LONG_LIST else count
-        return [self._element(header & 15, depth) for _ in range(count)]
-
-    def _element(self, kind: int, depth: int) -> object:
-        """Read an element of a list, in which a boolean occupies a byte."""
-        return self._byte() if kind in _BOOLEANS else self.value(kind, depth + 1)
-
-    def _byte(self) -> int:
-        found = self._data[self._position]
-        self._position += 1
-        return found
-
-    def _bytes(self, length: int) -> bytes:
-        start, self._position = self._position, self._position + length
-        if self._position > len(self._data):
-            raise IndexError("The footer ends too early.")
-        return self._data[start : self._position]
-
-    def _varint(self) -> int:
-        number, self._position = read_varint(self._data, self._position)
-        return number
-
-    def _integer(self) -> int:
-        number = self._varint()
-        return (number >> 1) ^ -(number & 1)

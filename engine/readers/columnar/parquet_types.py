@@ -21,6 +21,7 @@ from engine.arrow_types import inner_fields, is_bytes, with_inner_fields
 from engine.readers.columnar.parquet_annotations import (
     GEOGRAPHY,
     GEOMETRY,
+    MAP,
     VARIANT,
     Annotation,
     find_annotations,
@@ -57,10 +58,13 @@ class SparkTypes:
 
     _last: "ClassVar[SparkTypes | None]" = None
 
-    def __init__(self, schema: pa.Schema, metadata: Any, read_footer: Callable[[], bytes]) -> None:
+    def __init__(
+        self, schema: pa.Schema, metadata: Any, read_footer: Callable[[], bytes], *, has_lists_for_maps: bool = False
+    ) -> None:
         self._offered, self._parquet = schema, metadata.schema
         self._spark_schema = _spark_schema(metadata)
-        annotations = find_annotations(read_footer()) if may_be_annotated(self._parquet) else ()
+        is_annotated = has_lists_for_maps or may_be_annotated(self._parquet)
+        annotations = find_annotations(read_footer()) if is_annotated else ()
         columns = _Columns(self._parquet, annotations)
         types = SparkSchema.parse(self._spark_schema)
         fields = [columns.convert(field) for field in schema]
@@ -108,8 +112,7 @@ class _Columns:
         if inner := inner_fields(field.type):
             found = field.with_type(with_inner_fields(field.type, [self.convert(one) for one in inner]))
             annotation = self._annotations.get((first, self._next))
-            is_annotated = annotation is not None and annotation.kind == VARIANT and is_variant(field.type)
-            return field.with_type(VARIANT_TYPE) if is_annotated else found
+            return found if annotation is None else _by_annotation(found, field.type, annotation)
         if first >= len(self._leaves):
             return field
         self._next += 1
@@ -117,7 +120,7 @@ class _Columns:
 
     def _convert_leaf(self, field: pa.Field, leaf: Any, annotation: Annotation | None) -> pa.Field:
         type_ = field.type
-        if annotation is not None and annotation.kind != VARIANT:
+        if annotation is not None and annotation.kind not in (VARIANT, MAP):
             spatial = _spatial_type(annotation)
             if spatial is None or not is_bytes(type_):
                 crs = f" in the coordinate reference system {annotation.crs!r}" if annotation.crs else ""
@@ -129,6 +132,22 @@ class _Columns:
         if leaf.physical_type == INT96 and pa.types.is_timestamp(type_):
             return field.with_type(pa.timestamp(type_.unit, _UTC))
         return field.with_type(pa.string()) if is_bytes(type_) and str(leaf.logical_type) == _ENUM else field
+
+
+def _by_annotation(field: pa.Field, stored: pa.DataType, annotation: Annotation) -> pa.Field:
+    """Return a nested field with the type of its annotation.
+
+    Args:
+        field: The field with the types of a scan.
+        stored: Its type as Arrow reads it.
+        annotation: The annotation.
+    """
+    if annotation.kind == VARIANT and is_variant(stored):
+        return field.with_type(VARIANT_TYPE)
+    if annotation.kind == MAP and pa.types.is_list(stored) and pa.types.is_struct(stored.value_type):
+        members = inner_fields(field.type.value_type)
+        return field.with_type(pa.map_(members[0].with_nullable(False), members[1])) if len(members) == 2 else field
+    return field
 
 
 def _spatial_type(annotation: Annotation) -> SparkType | None:

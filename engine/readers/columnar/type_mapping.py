@@ -11,7 +11,7 @@ A scan uses a single type for each kind of value, regardless of which Arrow repr
 | float16 | float32 |
 | decimal32, decimal64, decimal256 of at most 38 digits | decimal128 |
 | date64 | date32 |
-| time in any unit; timestamp in any unit | in microseconds |
+| time, timestamp and duration in any unit | in microseconds |
 
 Guarantees:
 
@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from engine.arrow_types import is_any_list
 from engine.context import ErrorContext
 from engine.errors import ValueConversionError
+from engine.readers.columnar.parquet_int96 import to_instants
 from engine.readers.reader_errors import FormatError, one_line
 from engine.result_set.conversion.conversion_errors import NoConversionError, RefusedError
 from engine.result_set.conversion.convert import convert_array, convert_values
@@ -52,6 +53,9 @@ _SIMPLE: Final[dict[pa.DataType, pa.DataType]] = {
     pa.time32("s"): pa.time64("us"),
     pa.time32("ms"): pa.time64("us"),
     pa.time64("ns"): pa.time64("us"),
+    pa.duration("s"): pa.duration("us"),
+    pa.duration("ms"): pa.duration("us"),
+    pa.duration("ns"): pa.duration("us"),
 }
 
 
@@ -114,15 +118,46 @@ def to_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return batch
 
 
+def _to_map(array: pa.ListArray, type_: pa.MapType, column: str) -> pa.MapArray:
+    """Convert a list of pairs to a map.
+
+    Raises:
+        ArrowInvalid: If a key is null.
+    """
+    pairs = array.flatten()
+    keys, items = pairs.flatten()
+    if keys.null_count:
+        raise pa.ArrowInvalid("a map has a key that is null")
+    lengths = pc.fill_null(pc.list_value_length(array), 0)
+    ends = pc.cumulative_sum(lengths)
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends.cast(pa.int32())])
+    return pa.MapArray.from_arrays(
+        offsets,
+        _to_type(keys, type_.key_type, column),
+        _to_type(items, type_.item_type, column),
+        type=type_,
+        mask=array.is_null() if array.null_count else None,
+    )
+
+
 def _to_type(array: pa.Array, type_: pa.DataType, column: str = "") -> pa.Array:
     if array.type.equals(type_):
         return array
+    if pa.types.is_timestamp(type_) and pa.types.is_fixed_size_binary(array.type):
+        return to_instants(array, type_)
+    if isinstance(type_, SparkType):
+        return to_variants(array) if type_ == VARIANT else _to_stored(array, type_, column)
     if not contains_spark_type(type_):
-        return array.cast(type_)
-    if not isinstance(type_, SparkType):
-        return convert_nested(array, type_, column, _to_type)
-    if type_ == VARIANT:
-        return to_variants(array)
+        try:
+            return array.cast(type_)
+        except pa.ArrowNotImplementedError:
+            if not pa.types.is_nested(type_):
+                raise
+    is_map = pa.types.is_map(type_) and pa.types.is_list(array.type)
+    return _to_map(array, type_, column) if is_map else convert_nested(array, type_, column, _to_type)
+
+
+def _to_stored(array: pa.Array, type_: SparkType, column: str) -> pa.ExtensionArray:
     try:
         return pa.ExtensionArray.from_storage(type_, convert_values(array, type_.storage_type, column))
     except (NoConversionError, RefusedError):

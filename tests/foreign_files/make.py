@@ -18,9 +18,11 @@ HERE = Path(__file__).parent
 FILES = HERE / "files"
 WRITERS = HERE / "writers"
 OPENED = ("java.base/java.net", "java.base/java.nio")
-JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-Xmx2g", *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENED))
-"""Options of all programs in Java. Hive uses private members of the opened packages."""
-
+JAVA_OPTIONS = (
+    *("-XX:TieredStopAtLevel=1", "-Xmx2g"),
+    *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENED),  # Hive uses their private members
+    *("-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2"),  # sets of enums have the same order in each run
+)
 OLD_PYTHON = "python3.8"
 
 Writer = Callable[[Path], None]
@@ -28,7 +30,7 @@ Writer = Callable[[Path], None]
 
 
 def run(*command: str | Path, directory: Path, variables: Mapping[str, str] | None = None) -> None:
-    subprocess.run(command, check=True, cwd=directory, env=os.environ | {**(variables or {})})
+    subprocess.run(command, check=True, cwd=directory, env=os.environ | dict(variables or {}))
 
 
 def python(source: str, *requirements: str, interpreter: str = sys.executable) -> Writer:

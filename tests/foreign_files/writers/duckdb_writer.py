@@ -58,10 +58,8 @@ OTHERS = ", ".join(
     [
         "n",
         column("uuid", "uuid", UUID(int=0), UUID(int=2**128 - 1), "00112233-4455-6677-8899-aabbccddeeff"),
-        column("interval", "interval", "1 month", "3 days", "4.005 seconds"),
         column("hugeint", "hugeint", -(2**127), 1),
         column("uhugeint", "uhugeint", 2**128 - 1, 1),
-        "null nothing",
     ]
 )
 NESTED = """
@@ -101,7 +99,10 @@ FILES = {
     "decimals_v2": (DECIMALS, "parquet_version v2, compression lz4_raw"),
     "others": (OTHERS, ""),
     "nested": (NESTED, ""),
-    "names": (NAMES, "compression brotli"),
+    "interval": ("n, " + column("interval", "interval", "1 month", "3 days", "4.005 seconds"), ""),
+    "nothing": ("n, null nothing", ""),
+    "names": (NAMES, ""),
+    "brotli": ("n, n::text text", "compression brotli"),
     "uncompressed": ("n, n::text text", "compression uncompressed"),
     "field_ids": ("n, n::text text", "field_ids {n: 1, text: 7}"),
     "variants": ("n, case n when 1 then 1::variant when 2 then 'x'::variant end variant", ""),

@@ -35,6 +35,13 @@ def others():
         {
             "nothing": pl.Series([None] * edges.ROWS, dtype=pl.Null),
             "half": pl.Series(edges.HALVES, dtype=pl.Float16),
+        }
+    )
+
+
+def durations():
+    return pl.DataFrame(
+        {
             "duration": pl.Series(edges.DURATIONS, dtype=pl.Duration("us")),
             "duration_ms": pl.Series([one and timedelta(one.days) for one in edges.DURATIONS], dtype=pl.Duration("ms")),
         }
@@ -106,7 +113,9 @@ def main(directory):
     ):
         frame.write_parquet(name(f"{kind}.parquet"))
         frame.write_ipc(name(f"{kind}.arrow"), compression="zstd")
-    others().write_parquet(name("others.parquet"))
+    for column in others():
+        column.to_frame().write_parquet(name(f"{column.name}.parquet"))
+    durations().write_parquet(name("durations.parquet"))
     large_integers().write_parquet(name("large_integers.parquet"))
     for codec in ("uncompressed", "snappy", "gzip", "brotli", "lz4"):
         primitives().select("number", "text", "boolean").write_parquet(name(f"{codec}.parquet"), compression=codec)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 
+PER_UNIT = {"s": 1_000_000, "ms": 1000, "us": 1}
 VERSION = tuple(int(part) for part in pa.__version__.split(".")[:2])
 
 
@@ -35,14 +36,9 @@ def primitives():
 def others():
     """Return columns of types that some versions do not write."""
     columns = {
-        "nothing": pa.nulls(edges.ROWS) if VERSION >= (1, 0) else pa.array([None] * edges.ROWS),
         "large_text": pa.array(edges.STRINGS, pa.large_string()),
         "large_binary": pa.array(edges.BINARIES, pa.large_binary()),
-        "duration": pa.array(edges.DURATIONS, pa.duration("us")),
-        "duration_ns": pa.array(edges.DURATIONS, pa.duration("ns")),
     }
-    if VERSION >= (15, 0):
-        columns["half"] = pa.array(edges.HALVES, pa.float16())
     if VERSION >= (16, 0):
         columns["text_view"] = pa.array(edges.STRINGS, pa.string_view())
         columns["binary_view"] = pa.array(edges.BINARIES, pa.binary_view())
@@ -56,8 +52,29 @@ def others():
         columns["decimal64"] = pa.array(edges.decimals(18, 2), pa.decimal64(18, 2))
     if VERSION >= (3, 0):
         columns["decimal256"] = pa.array(edges.decimals(38, 10), pa.decimal256(38, 10))
-        columns["large_decimal"] = pa.array(edges.decimals(76, 10), pa.decimal256(76, 10))
     return pa.table(columns)
+
+
+def unknown_to_spark():
+    """Return columns of types that Spark does not have."""
+    columns = {"nothing": pa.array([None] * edges.ROWS, pa.null())}
+    if VERSION >= (3, 0):
+        columns["large_decimal"] = pa.array(edges.decimals(76, 10), pa.decimal256(76, 10))
+    if VERSION >= (15, 0):
+        columns["half"] = pa.array(edges.HALVES, pa.float16())
+    return pa.table(columns)
+
+
+def durations():
+    return pa.table(
+        {
+            "duration": pa.array(edges.DURATIONS, pa.duration("us")),
+            "duration_ns": pa.array(edges.DURATIONS, pa.duration("ns")),
+            "duration_ms": pa.array([1, -1, 0, None], pa.int64())
+            .cast(pa.duration("ms"))
+            .take(pa.array([0, 1, 2, 3] * 2)),
+        }
+    )
 
 
 def decimals():
@@ -74,16 +91,22 @@ def times():
         "time_us": pa.array(edges.MICROSECOND_TIMES, pa.time64("us")),
         "time_ns": pa.array(edges.MICROSECOND_TIMES, pa.time64("us")).cast(pa.time64("ns")),
     }
+    wide = edges.MICROSECOND_TIMESTAMPS
+    return pa.table(
+        {**columns, **timestamps(wide, ("s", "ms", "us")), **timestamps(edges.NANOSECOND_TIMESTAMPS, ("ns",))}
+    )
+
+
+def timestamps(values, units):
+    """Return columns of timestamps, for each unit and some time zones."""
+    columns = {}
     for zone in (None, "UTC", "America/New_York", "+02:30"):
-        suffix = "" if zone is None else f"_{zone}"
-        for unit, values in (
-            ("s", [value and value.replace(microsecond=0) for value in edges.MICROSECOND_TIMESTAMPS]),
-            ("ms", edges.in_milliseconds(edges.MICROSECOND_TIMESTAMPS)),
-            ("us", edges.MICROSECOND_TIMESTAMPS),
-            ("ns", edges.NANOSECOND_TIMESTAMPS),
-        ):
-            columns[f"timestamp_{unit}{suffix}"] = pa.array(values, pa.timestamp(unit)).cast(pa.timestamp(unit, zone))
-    return pa.table(columns)
+        for unit in units:
+            numbers = pa.array(values, pa.timestamp("us")).cast(pa.int64()).to_pylist()
+            divided = [one if one is None else one * 1000 if unit == "ns" else one // PER_UNIT[unit] for one in numbers]
+            column = pa.array(divided, pa.int64()).cast(pa.timestamp(unit, zone))
+            columns[f"timestamp_{unit}{'' if zone is None else f'_{zone}'}"] = column
+    return columns
 
 
 def nanoseconds():
@@ -171,6 +194,10 @@ def write_types(name):
     write_parquet(name("primitives.parquet"), primitives())
     write_parquet(name("primitives_page_v2.parquet"), primitives(), data_page_version="2.0", compression="zstd")
     write_parquet(name("others.parquet"), writable(others(), pq.write_table))
+    for column in unknown_to_spark().column_names:
+        write_parquet(name(f"{column}.parquet"), pa.table({column: unknown_to_spark().column(column)}))
+    if VERSION >= (14, 0):
+        write_parquet(name("durations.parquet"), durations())
     write_parquet(name("decimals.parquet"), decimals())
     write_parquet(name("times_v1.parquet"), times(), version="1.0")
     write_parquet(name("times.parquet"), times())
@@ -224,12 +251,19 @@ def write_layouts(name):
 def write_orc(name):
     from pyarrow import orc
 
-    zoned = [column for column in times().column_names if column.startswith(("date", "timestamp_"))]
+    narrow = edges.NANOSECOND_TIMESTAMPS
+    recent = [one if one is None or one.year >= 1970 else None for one in narrow]
+    dates = pa.array(edges.DATES, pa.date32())
     for kind, table in (
         ("primitives", primitives_for_orc()),
         ("others", writable(others().append_column("fixed_binary", primitives()["fixed_binary"]), orc.write_table)),
         ("decimals", decimals()),
-        ("times", writable(times().select(zoned), orc.write_table)),
+        ("times", pa.table({"date": dates, **timestamps(recent, ("s", "ms", "us", "ns"))})),
+        ("times_before_1970", pa.table(timestamps(narrow, ("s", "ms", "us", "ns")))),
+        (
+            "wide_times",
+            pa.table({"date64": dates.cast(pa.date64()), **timestamps(edges.MICROSECOND_TIMESTAMPS, ("s",))}),
+        ),
         ("nanoseconds", nanoseconds().select(["timestamp"])),
         ("nested", writable(nested(), orc.write_table)),
         ("names", names()),

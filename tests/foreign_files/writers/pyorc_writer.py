@@ -45,7 +45,7 @@ DECIMALS = {
     f"decimal({p},{s})": edges.decimals(p, s)
     for p, s in ((1, 0), (4, 4), (9, 2), (10, 0), (18, 18), (19, 5), (38, 0), (38, 38))
 }
-UNION = {"int": edges.integers(32), "uniontype<int,string>": [1, "a", None, "", -1, 2, "ä", None]}
+UNION = {"int": edges.integers(32), "uniontype<int,string>": [1, "a", 3, "", -1, 2, "ä", 0]}
 
 
 def write(path, columns, zone=UTC, **options):

@@ -54,23 +54,23 @@ class HiveWriter {
         return new StandardUnion((byte) tag, value);
     }
 
-    static final String NAMES = "boolean,tinyint,smallint,int,bigint,float,double,string,binary,date,timestamp,char,varchar,"
+    static final String NAMES = "boolean,tinyint,smallint,int,bigint,float,double,string,binary,date,wide,timestamp,char,varchar,"
         + "decimal_5_2,decimal_38_10,list,nested,struct,map";
-    static final String TYPES = "boolean:tinyint:smallint:int:bigint:float:double:string:binary:date:timestamp:char(5):varchar(5):"
+    static final String TYPES = "boolean:tinyint:smallint:int:bigint:float:double:string:binary:date:timestamp:timestamp:char(5):varchar(5):"
         + "decimal(5,2):decimal(38,10):array<int>:array<array<string>>:struct<a:int,b:string>:map<string,int>";
     static final List<List<Object>> ROWS = List.of(
         Arrays.asList(true, (byte) -128, (short) -32768, Integer.MIN_VALUE, Long.MIN_VALUE, -0.0f, -0.0, "", new byte[0], day("0001-01-01"),
-            time("0001-01-01 00:00:00"), new HiveChar("", 5), new HiveVarchar("", 5), decimal("999.99"),
+            time("0001-01-01 00:00:00"), time("1900-01-01 00:00:00"), new HiveChar("", 5), new HiveVarchar("", 5), decimal("999.99"),
             decimal("9999999999999999999999999999.9999999999"), List.of(), List.of(), Arrays.asList(1, "x"), map()),
         Arrays.asList(false, (byte) 127, (short) 32767, Integer.MAX_VALUE, Long.MAX_VALUE, Float.NaN, Double.NaN, "Grüße 漢字 😀", new byte[] {-1, -2},
-            day("1582-10-04"), time("1582-10-04 23:59:59.999999"), new HiveChar("ab", 5), new HiveVarchar("ab ", 5), decimal("-999.99"),
+            day("1582-10-04"), time("1582-10-04 23:59:59.999999"), time("1900-01-01 00:00:00.000001"), new HiveChar("ab", 5), new HiveVarchar("ab ", 5), decimal("-999.99"),
             decimal("-9999999999999999999999999999.9999999999"), List.of(1, 2), List.of(List.of("", "ä"), List.of()), Arrays.asList(null, null), map("a", 1)),
-        Collections.nCopies(19, null),
+        Collections.nCopies(20, null),
         Arrays.asList(true, (byte) 0, (short) 0, 0, 0L, Float.POSITIVE_INFINITY, Double.NEGATIVE_INFINITY, "a\nb", new byte[] {0}, day("1582-10-15"),
-            time("1969-12-31 23:59:59.999999"), new HiveChar("12345", 5), new HiveVarchar("12345", 5), decimal("0"), decimal("0.0000000001"),
+            time("1969-12-31 23:59:59.999999"), time("1969-12-31 23:59:58.123456"), new HiveChar("12345", 5), new HiveVarchar("12345", 5), decimal("0"), decimal("0.0000000001"),
             Arrays.asList(0, null), Arrays.asList(null, Arrays.asList((Object) null)), Arrays.asList(5, ""), map("ä", null)),
         Arrays.asList(true, (byte) 1, (short) 1, 1, 1L, Float.MIN_VALUE, Double.MIN_VALUE, " ", new byte[70], day("9999-12-31"),
-            time("9999-12-31 23:59:59.999999"), new HiveChar("ä", 5), new HiveVarchar("ä", 5), decimal("0.01"), decimal("-1"),
+            time("9999-12-31 23:59:59.999999"), time("2262-04-11 00:00:00"), new HiveChar("ä", 5), new HiveVarchar("ä", 5), decimal("0.01"), decimal("-1"),
             List.of(7), List.of(List.of("x")), Arrays.asList(6, "y"), map("", 0)));
 
     static void write(String kind, HiveOutputFormat<?, ?> format, AbstractSerDe serde, String names, String types, List<List<Object>> rows, Map<String, String> options)

@@ -1,8 +1,10 @@
+import java.io.IOException;
 import java.math.BigDecimal;
 import java.math.BigInteger;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -51,8 +53,11 @@ class ParquetJavaWriter {
 
     static Path directory;
 
-    static Path target(String writer, String kind) {
-        return directory.resolve(writer + "-" + Version.VERSION_NUMBER + "-" + kind + ".parquet");
+    /** Returns the path of a new file. */
+    static Path target(String writer, String kind) throws IOException {
+        Path path = directory.resolve(writer + "-" + Version.VERSION_NUMBER + "-" + kind + ".parquet");
+        Files.deleteIfExists(path);
+        return path;
     }
 
     /** Columns with their values. Each has six rows. */
@@ -237,9 +242,21 @@ class ParquetJavaWriter {
             .add("optional binary json (JSON);", "{}", "[1, \"ä\"]", "null", null, "1", " true ")
             .add("optional binary bson (BSON);", bytes(5, 0, 0, 0, 0), bytes(5, 0, 0, 0, 0), null, null, null, null)
             .add("optional fixed_len_byte_array(16) uuid (UUID);", new byte[16], bytes(0, 17, 34, 51, 68, 85, 102, 119, 136, 153, 170, 187, 204, 221, 238, 255),
-                bytes(255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255), null, new byte[16], new byte[16])
-            .add("optional fixed_len_byte_array(2) half (FLOAT16);", bytes(0, 0), bytes(0, 128), bytes(0, 126), null, bytes(0, 124), bytes(255, 251))
-            .add("optional fixed_len_byte_array(12) interval (INTERVAL);", interval(0, 0, 0), interval(1, 2, 3), interval(-1, -1, -1), null, interval(12, 0, 0), interval(0, 0, 1))
+                bytes(255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255), null, new byte[16], new byte[16]);
+    }
+
+    static Columns half() {
+        return new Columns()
+            .add("optional fixed_len_byte_array(2) half (FLOAT16);", bytes(0, 0), bytes(0, 128), bytes(0, 126), null, bytes(0, 124), bytes(255, 251));
+    }
+
+    static Columns interval() {
+        return new Columns()
+            .add("optional fixed_len_byte_array(12) interval (INTERVAL);", interval(0, 0, 0), interval(1, 2, 3), interval(-1, -1, -1), null, interval(12, 0, 0), interval(0, 0, 1));
+    }
+
+    static Columns nothing() {
+        return new Columns()
             .nothing(Types.optional(PrimitiveTypeName.INT32).as(LogicalTypeAnnotation.unknownType()).named("nothing"))
             .nothing(Types.optional(PrimitiveTypeName.BINARY).as(LogicalTypeAnnotation.unknownType()).named("no_bytes"));
     }
@@ -408,6 +425,9 @@ class ParquetJavaWriter {
         times().write("times");
         times().write("times_v2", builder -> builder.withWriterVersion(WriterVersion.PARQUET_2_0).withDictionaryEncoding(false));
         binaries().write("binaries");
+        half().write("half");
+        interval().write("interval");
+        nothing().write("nothing");
         lists().write("lists");
         lists().write("lists_v2", builder -> builder.withWriterVersion(WriterVersion.PARQUET_2_0));
         maps().write("maps");
@@ -421,7 +441,7 @@ class ParquetJavaWriter {
         for (var codec : List.of(CompressionCodecName.UNCOMPRESSED, CompressionCodecName.SNAPPY, CompressionCodecName.GZIP, CompressionCodecName.ZSTD, CompressionCodecName.LZ4_RAW)) {
             primitives().write("codec_" + codec.name().toLowerCase(), builder -> builder.withCompressionCodec(codec));
         }
-        numbered().write("row_groups", builder -> builder.withRowGroupSize(4096L).withMinRowCountForPageSizeCheck(10).withPageSize(1024));
+        numbered().write("row_groups", builder -> builder.withRowGroupSize(8192L).withMinRowCountForPageSizeCheck(10).withPageSize(1024));
         numbered().write("blooms", builder -> builder.withBloomFilterEnabled("text", true).withBloomFilterNDV("text", 50).withPageRowCountLimit(100));
         var empty = primitives();
         empty.values.replaceAll(rows -> new Object[0]);

@@ -20,12 +20,16 @@ const primitives = [
 ];
 const others = [
   { name: "uuid", type: "UUID", data: ["00112233-4455-6677-8899-aabbccddeeff", null, "ffffffff-ffff-ffff-ffff-ffffffffffff"] },
-  { name: "half", type: "FLOAT16", data: [-0.0, null, 65504] },
   { name: "geometry", type: "GEOMETRY", data: [point(1, 2), null, point(-1, 0)] },
   { name: "geography", type: "GEOGRAPHY", data: [point(1, 2), null, point(-1, 0)] },
+  { name: "n", type: "INT32", data: [1, 2, 3] },
+];
+const half = [
+  { name: "half", type: "FLOAT16", data: [-0.0, null, 65504] },
+];
+const variants = [
   { name: "variant", type: "VARIANT", data: [{ a: 1, b: ["x", null] }, null, "text"] },
   { name: "shredded", type: "VARIANT", shredding: { a: "INT32" }, data: [{ a: 1, b: "x" }, { a: "y" }, { c: true }] },
-  { name: "n", type: "INT32", data: [1, 2, 3] },
 ];
 const encodings = [
   ["INT32", "DELTA_BINARY_PACKED", [-2147483648, 2147483647, 0]],
@@ -63,6 +67,8 @@ function write(kind, columnData, options = {}) {
 await write("primitives", primitives);
 await write("uncompressed", primitives, { codec: "UNCOMPRESSED" });
 await write("others", others);
+await write("half", half);
+await write("variants", variants);
 await write("encodings", encodings);
 await write("names", names);
 for (const [name, type, details, data] of types) {

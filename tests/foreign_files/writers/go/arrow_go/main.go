@@ -44,7 +44,6 @@ var (
 		{"uint16", integers.Uint16, `[65535, 32768, 0, null, 1]`},
 		{"uint32", integers.Uint32, `[4294967295, 2147483648, 0, null, 1]`},
 		{"uint64", integers.Uint64, `[18446744073709551615, 9223372036854775808, 0, null, 1]`},
-		{"half", arrow.FixedWidthTypes.Float16, `[-0.0, 65504, 0.5, null, 1]`},
 		{"float", integers.Float32, `[-0.0, -3.4028234663852886e38, 0.5, null, 1]`},
 		{"double", integers.Float64, `[-0.0, 1.7976931348623157e308, 5e-324, null, 1]`},
 		{"text", arrow.BinaryTypes.String, texts},
@@ -58,6 +57,14 @@ var (
 		{"decimal_18_2", &arrow.Decimal128Type{Precision: 18, Scale: 2}, `["9999999999999999.99", "-9999999999999999.99", "0", null, "0.01"]`},
 		{"decimal_38_0", &arrow.Decimal128Type{Precision: 38}, `["99999999999999999999999999999999999999", "-1", "0", null, "1"]`},
 		{"decimal256", &arrow.Decimal256Type{Precision: 38}, `["99999999999999999999999999999999999999", "-1", "0", null, "1"]`},
+	}
+	half = []column{
+		{"half", arrow.FixedWidthTypes.Float16, `[-0.0, 65504, 0.5, null, 1]`},
+	}
+	nothing = []column{
+		{"nothing", arrow.Null, `[null, null, null, null, null]`},
+	}
+	largeDecimal = []column{
 		{"large_decimal", &arrow.Decimal256Type{Precision: 76}, `["99999999999999999999999999999999999999", "-1", "0", null, "1"]`},
 	}
 	nested = []column{
@@ -70,7 +77,6 @@ var (
 	}
 	others = []column{
 		{"number", integers.Int32, `[0, 1, 2, 3, 4]`},
-		{"nothing", arrow.Null, `[null, null, null, null, null]`},
 		{"uuid", extensions.NewUUIDType(), `["00112233-4455-6677-8899-aabbccddeeff", "00000000-0000-0000-0000-000000000000", null, null, "ffffffff-ffff-ffff-ffff-ffffffffffff"]`},
 		{"bool8", extensions.NewBool8Type(), `[true, false, null, true, false]`},
 	}
@@ -138,7 +144,7 @@ func main() {
 		parquet.WithCompression(compress.Codecs.Zstd), parquet.WithVersion(parquet.V2_LATEST),
 	}
 	kinds := map[string][]column{
-		"primitives": primitives, "decimals": decimals, "nested": nested, "others": others, "names": names, "times": times(),
+		"primitives": primitives, "decimals": decimals, "nested": nested, "others": others, "half": half, "nothing": nothing, "large_decimal": largeDecimal, "names": names, "times": times(),
 	}
 	for kind, columns := range kinds {
 		write(directory, kind, record(columns), parquet.WithCompression(compress.Codecs.Snappy))
@@ -147,10 +153,11 @@ func main() {
 	write(directory, "times_v2", record(times()), second...)
 	write(directory, "without_rows", record(primitives).NewSlice(0, 0))
 	for codec, kind := range map[string]compress.Compression{
-		"uncompressed": compress.Codecs.Uncompressed, "gzip": compress.Codecs.Gzip, "brotli": compress.Codecs.Brotli, "lz4_raw": compress.Codecs.Lz4Raw,
+		"uncompressed": compress.Codecs.Uncompressed, "gzip": compress.Codecs.Gzip, "lz4_raw": compress.Codecs.Lz4Raw,
 	} {
 		write(directory, codec, record(primitives), parquet.WithCompression(kind))
 	}
+	write(directory, "brotli", record(names), parquet.WithCompression(compress.Codecs.Brotli))
 	options := []parquet.WriterProperty{parquet.WithDictionaryDefault(false), parquet.WithVersion(parquet.V2_LATEST)}
 	for column, encoding := range map[string]parquet.Encoding{
 		"int32": parquet.Encodings.DeltaBinaryPacked, "int64": parquet.Encodings.DeltaBinaryPacked,

@@ -36,7 +36,7 @@ type encodings struct {
 	Longs   int64   `parquet:"longs,delta,snappy"`
 	Split   float64 `parquet:"split,split"`
 	Lengths string  `parquet:"lengths,delta,gzip"`
-	Words   string  `parquet:"words,dict,brotli"`
+	Words   string  `parquet:"words,dict,zstd"`
 	Lz4     string  `parquet:"lz4,lz4"`
 	Plain   string  `parquet:"plain,plain,uncompressed"`
 }
@@ -145,6 +145,7 @@ func main() {
 		{math.MaxInt32, math.MaxInt64, math.Copysign(0, -1), "Grüße 漢字 😀", "two", "x", "y"},
 		{0, 0, 0, "Grüße", "one", "漢", "字"},
 	})
+	write(directory, "brotli", []many{{1, "one"}, {2, "two"}}, parquet.Compression(&parquet.Brotli))
 	micros := []int64{-62135596800000000, -12219292800000001, -1, 0, 1710037800123456, 253402300799999999}
 	days := []int32{-719162, -141428, -1, 0, 19792, 2932896}
 	var timeRows []times

@@ -76,7 +76,7 @@ type nested struct {
 	Groups   []inner          `parquet:"groups"`
 	Structs  []inner          `parquet:"structs,list"`
 	Map      map[string]int64 `parquet:"map"`
-	Structed map[int32]inner  `parquet:"map_of_structs"`
+	ByNumber map[int32]inner  `parquet:"map_of_structs"`
 }
 
 type names struct {

@@ -64,8 +64,11 @@ TASK = "task"
 TEXT_SCHEMA = "columns array<string>"
 """The schema of text files without a header, as Spark DDL [scan-framework "Selection List Processing"]."""
 
-IMPLICIT_NAME = re.compile(r"fqn|filepath|filename|suffix|dir(?P<directory>0|[1-9]\d*)", re.IGNORECASE)
+IMPLICIT_NAME = re.compile(r"fqn|filepath|filename|suffix|dir(?P<directory>0|[1-9]\d*)", re.IGNORECASE | re.ASCII)
 """The names of implicit columns. See :mod:`engine.scan.implicit_columns`."""
+
+_DOT_ABOVE = "\N{COMBINING DOT ABOVE}"
+"""The lower case of ``İ`` is ``i`` with this character."""
 
 READER_GROUP = "lodge.readers"
 """The entry point group with which other packages add formats.
@@ -94,6 +97,15 @@ def selected_directory(path: str) -> str:
     return str(fixed_directory(path)) if is_pattern(path) else path
 
 
+def mentioned_form(name: str) -> str:
+    """Return the form in which the names of a statement are compared with columns, to skip other columns.
+
+    Spark compares either the lower case of names or, for example in ``USING``, each character with case ignored. Names
+    that it may take for the same have the same form. A few others have the same form too, such as ``ß`` and ``ss``.
+    """
+    return name.upper().casefold().replace(_DOT_ABOVE, "")
+
+
 def known_schema(path: str, options: Mapping[str, str], mentioned: frozenset[str] | None) -> str | None:
     """Return the schema of a file as Spark DDL if it is known without opening the file.
 
@@ -102,7 +114,7 @@ def known_schema(path: str, options: Mapping[str, str], mentioned: frozenset[str
     Args:
         path: The path of the file.
         options: The options of the scan.
-        mentioned: The case-folded names that the statement contains. None for all names.
+        mentioned: The names, in their :func:`mentioned_form`, that the statement contains. None for all names.
     """
     if suffix_of(path) not in TEXT_DELIMITERS or is_pattern(path) or "format" in options:
         return None
@@ -154,8 +166,8 @@ class ScanSource:
 
         Args:
             reader: The options of the scan and of its reader, as the user wrote them.
-            mentioned: The case-folded names that the statement contains. No other columns are needed. None for all
-                columns. Very many names count as all columns.
+            mentioned: The names, in their :func:`mentioned_form`, that the statement contains. No other columns are
+                needed. None for all columns. Very many names count as all columns.
 
         Raises:
             ScanOptionError: If the user set an option that is reserved for the gateway.

@@ -1,5 +1,8 @@
 """Immutable schemas of rows and maps. Case is ignored when names are compared.
 
+As in Spark, two names are equal if their lower case is equal. Unicode case folding and normal forms would make further
+names equal: ``straße`` and ``strasse`` are two columns, and so are ``é`` as one character and as two.
+
 A column is an Arrow field. The mode of a column [result-set-loader] follows from the type and nullability of this
 field:
 
@@ -78,8 +81,8 @@ def is_implicit(field: pa.Field) -> bool:
 
 
 def fold_case(name: str) -> str:
-    """Return the normalized form of a column name. Names with the same form are equal."""
-    return name.casefold()
+    """Return the lower case of a column name. Names with the same lower case are equal."""
+    return name.lower()
 
 
 class TupleSchema:

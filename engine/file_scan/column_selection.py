@@ -14,7 +14,7 @@ from engine.errors import PartitionError
 from engine.file_scan.file_scan import FileScan
 from engine.scan.implicit_columns import FileLocation, implicit_field, partition_fields
 from engine.scan.partition_columns import find_partition_columns, partition_pairs
-from engine.scan_source import selected_directory
+from engine.scan_source import mentioned_form, selected_directory
 from engine.schema import IMPLICIT_MARK, TupleSchema, fold_case, is_implicit
 from engine.schema_tracker.initial_schema import FindImplicitColumn
 from engine.storage.listed_file import ListedFile
@@ -39,7 +39,7 @@ def select_columns(scan: FileScan, schema: TupleSchema, files: Sequence[ListedFi
         locations = [FileLocation.of(path, directory) for path in one_of_each]
         needed, implicit = list(schema), [*partitions, *partition_fields(locations)]
     else:
-        needed = [one for one in schema if fold_case(one.name) in scan.mentioned]
+        needed = [one for one in schema if mentioned_form(one.name) in scan.mentioned]
         implicit = [*partitions]
         implicit += [one for name in sorted(scan.mentioned) if (one := implicit_field(name)) is not None]
     own = (one.with_metadata(IMPLICIT_MARK) for one in implicit if schema.find(one.name) is None)
@@ -74,11 +74,11 @@ def _partition_columns(scan: FileScan, paths: Iterable[str]) -> Sequence[pa.Fiel
         return []
     selected = selected_directory(scan.source.path)
     directories = {tuple(FileLocation.of(path, selected).directories) for path in found}
-    names = {fold_case(key) for each in directories for key, _ in partition_pairs(each)}
+    names = {mentioned_form(key) for each in directories for key, _ in partition_pairs(each)}
     if scan.mentioned is not None and names.isdisjoint(scan.mentioned):
         return []
     columns = find_partition_columns(sorted(directories), scan.source.workspace, selected)
-    return [one for one in columns if scan.mentioned is None or fold_case(one.name) in scan.mentioned]
+    return [one for one in columns if scan.mentioned is None or mentioned_form(one.name) in scan.mentioned]
 
 
 def _marked_field(schema: TupleSchema, name: str) -> pa.Field | None:

@@ -33,7 +33,8 @@ class FileScan:
         source: The files to read.
         options: The options that do not depend on the format.
         reader_options: The options of the format.
-        mentioned: The case-folded names that the statement contains. No other columns are needed. None for all columns.
+        mentioned: The names that the statement contains, in their ``mentioned_form``. No others are needed. None for
+            all columns.
         listed: The files of the scan, if they were listed before. None if the scan lists them itself.
     """
 

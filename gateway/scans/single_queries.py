@@ -68,7 +68,7 @@ def _read_common_tables(tokens: Sequence[Token]) -> _CommonTables | None:
         name, body = end + 1, end + 3
         if body not in closing or tokens[body - 1].keyword != "AS" or not tokens[name].is_name:
             return None
-        names.append(tokens[name].value.casefold())
+        names.append(tokens[name].value.lower())
         bodies.append(body)
         end = closing[body] + 1
     return _CommonTables(names, bodies, end)
@@ -115,7 +115,7 @@ def _have_single_uses(names: Collection[str], tokens: Sequence[Token]) -> bool:
             return False
         neighbours = tokens[max(index - 1, 0) : index + 2]
         if not any(neighbour.is_symbol(".") for neighbour in neighbours):
-            values[token.value.casefold()] += 1
+            values[token.value.lower()] += 1
     return all(values[name] <= _ONE_USE for name in names)
 
 

@@ -213,9 +213,9 @@ def _find_in_text(statement: relations_pb2.WithRelations, dialect: Dialect) -> I
     if not (has_single_queries(tokens) and _is_plain(tokens)):
         return
     for reference in statement.references:
-        alias = reference.subquery_alias.alias.casefold()
+        alias = reference.subquery_alias.alias.lower()
         is_scan = reference.subquery_alias.input.read.data_source.format == FORMAT
-        if is_scan and alias and sum(alias in token.value.casefold() for token in tokens) == 1:
+        if is_scan and alias and sum(alias in token.value.lower() for token in tokens) == 1:
             yield reference.subquery_alias.input
 
 
@@ -234,7 +234,7 @@ def _has_plain_expressions(message: Message, dialect: Dialect) -> bool:
     if isinstance(message, expressions_pb2.Expression):
         kind = message.WhichOneof("expr_type")
         if kind == "unresolved_function":
-            is_known = message.unresolved_function.function_name.casefold() in _FUNCTIONS | _OPERATORS
+            is_known = message.unresolved_function.function_name.lower() in _FUNCTIONS | _OPERATORS
         elif kind == "expression_string":
             text = message.expression_string.expression
             tokens = tokenize(text, dialect)
@@ -269,4 +269,4 @@ def _is_plain_at(tokens: Sequence[Token], index: int) -> bool:
     if not token.is_symbol("(") or before is None or before.kind is TokenKind.SYMBOL:
         return True
     is_qualified = index > 1 and tokens[index - 2].is_symbol(".")
-    return not is_qualified and before.kind is TokenKind.WORD and before.value.casefold() in _BEFORE_BRACKETS
+    return not is_qualified and before.kind is TokenKind.WORD and before.value.lower() in _BEFORE_BRACKETS

@@ -17,6 +17,8 @@ Guarantees:
 6. Spark reads a file only if no checksum file of Hadoop beside it is out of date. Spark would refuse such a file.
 7. Filters on floating-point columns are not pushed down. Spark would skip rows by statistics that do not include NaN,
    or that distinguish -0.0 from 0.0.
+8. The engine reads all files if a scan, or a struct in it, has two names that only some comparisons of Spark
+   distinguish, such as ``s`` and the long s. Spark would take one for the other when it leaves out columns.
 
 Not guaranteed:
 
@@ -29,7 +31,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import xor
@@ -46,6 +48,7 @@ from engine.discovery import decode_schema
 from engine.file_scan.file_scan import FileScan
 from engine.readers.columnar import spark_orc, spark_parquet
 from engine.readers.columnar.spark_marks import is_marked
+from engine.scan_source import mentioned_form
 from engine.schema import TupleSchema, fold_case, is_implicit
 from engine.spark_schema import to_spark_schema
 from engine.storage.listed_file import ListedFile
@@ -142,6 +145,8 @@ def split_files(
     of_files = TupleSchema(one for one in selected if not is_implicit(one))
     if format_ is None or not len(selected) or len(schemas) != len(files) or not all(map(_may_be_read, of_files)):
         return None
+    if has_similar_names(selected):
+        return None
     eligible = _find_eligible(of_files, files, schemas, format_)
     if not 0 < len(eligible) <= MAX_FILES or not has_same_path_columns(scan, eligible, of_path):
         return None
@@ -165,6 +170,14 @@ def _choose_format(scan: FileScan, files: Sequence[ListedFile], formats: Collect
 def _may_be_read(column: pa.Field) -> bool:
     """Return whether Spark's readers know the type of a column, and do not have a column of their own for its name."""
     return _has_spark_type(column.type) and fold_case(column.name) != _METADATA
+
+
+def has_similar_names(fields: Iterable[pa.Field]) -> bool:
+    """Return whether Spark may take two columns, or two members of the same struct, for the same."""
+    given = list(fields)
+    if len({mentioned_form(field.name) for field in given}) < len(given):
+        return True
+    return any(has_similar_names(inner_fields(field.type)) for field in given)
 
 
 def _find_eligible(

@@ -18,6 +18,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
 
+from engine.scan_source import mentioned_form
 from gateway.sql.lexer import Token, TokenKind
 
 _DOUBTFUL = frozenset(
@@ -39,7 +40,7 @@ _MAX_EXPRESSION_CHARACTERS = 4096
 
 
 def find_mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, int]]) -> frozenset[str] | None:
-    """Return the names that a statement mentions, in case-folded form.
+    """Return the names that a statement mentions, in the form in which scans compare them.
 
     Args:
         tokens: All tokens of the statement.
@@ -62,15 +63,15 @@ def find_mentioned_names(tokens: Sequence[Token], spans: Collection[tuple[int, i
         if token.kind is TokenKind.QUOTED and _MAY_BE_PATTERN.search(token.value):
             return None  # may be a regular expression, depending on the session settings
         if token.kind is TokenKind.STRING:
-            names.update(word.casefold() for word in _WORD.findall(token.value))
+            names.update(mentioned_form(word) for word in (token.value[1:-1], *_WORD.findall(token.value)))
         elif token.value:
-            names.add(token.value.casefold())
+            names.add(mentioned_form(token.value))
     is_small = sum(map(len, names)) * len(spans) <= _MAX_COPIED_CHARACTERS
     return _limited(names) if is_small else None
 
 
 def find_names_of_expressions(texts: Iterable[str]) -> frozenset[str] | None:
-    """Return the names that the operations of a DataFrame mention, in case-folded form.
+    """Return the names that the operations of a DataFrame mention, in the form in which scans compare them.
 
     Args:
         texts: The names of columns and the expressions in these operations.
@@ -82,8 +83,8 @@ def find_names_of_expressions(texts: Iterable[str]) -> frozenset[str] | None:
     for text in texts:
         if "``" in text:
             return None
-        names.update(word.casefold() for word in _WORD.findall(text))
-        names.update(part.casefold() for part in text.split("`") if "`" in text)
+        names.update(mentioned_form(word) for word in _WORD.findall(text))
+        names.update(mentioned_form(part) for part in re.split("[.`]", text))  # may have other characters than words
     return frozenset(names) if sum(map(len, names)) <= _MAX_EXPRESSION_CHARACTERS else None
 
 

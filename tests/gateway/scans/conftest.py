@@ -1,6 +1,6 @@
 """Client sessions for scans."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,14 @@ from tests import python_environments as environments
 @pytest.fixture(scope="module")
 def spark(shared_spark: SparkSession) -> SparkSession:
     return shared_spark
+
+
+@pytest.fixture(scope="module")
+def direct(spark_server: str) -> Iterator[SparkSession]:
+    """A session of Spark without Lodge."""
+    session = SparkSession.builder.remote(spark_server).create()
+    yield session
+    session.stop()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql.connect.session import SparkSession
 
 pytestmark = pytest.mark.slow
 
@@ -31,14 +30,6 @@ CASES = {
 }
 COLUMNS = {"two columns": "year, month", "escaped names": "`a=b`"}
 """The columns of cases that have others than ``k``."""
-
-
-@pytest.fixture(scope="module")
-def direct(spark_server):
-    """A session of Spark without Lodge."""
-    session = SparkSession.builder.remote(spark_server).create()
-    yield session
-    session.stop()
 
 
 @pytest.fixture

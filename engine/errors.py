@@ -16,6 +16,7 @@
         ├── PathRefusedError     LODGE_PATH_REFUSED
         ├── TableDirectoryError  LODGE_TABLE_DIRECTORY
         ├── PatternError         LODGE_PATTERN_TOO_COMPLEX
+        ├── PatternSyntaxError   LODGE_INVALID_PATTERN
         ├── NoReaderError        LODGE_NO_READER
         ├── PartitionError       LODGE_PARTITION_NAMES
         ├── FileChangedError     LODGE_FILE_CHANGED
@@ -45,6 +46,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         "LODGE_DUPLICATE_COLUMN": "42711",
         "LODGE_FILE_CHANGED": "58030",
         "LODGE_FILE_NOT_FOUND": "42P01",
+        "LODGE_INVALID_PATTERN": "42601",
         "LODGE_INVALID_VALUE": "22018",
         "LODGE_MALFORMED_FILE": "22000",
         "LODGE_MEMORY_EXCEEDED": "53200",
@@ -348,9 +350,23 @@ class PatternError(FileError):
     condition = "LODGE_PATTERN_TOO_COMPLEX"
     sql_state = "54001"
 
-    def __init__(self, workspace: str, path: str, max_steps: int) -> None:
-        problem = f" as a pattern needs more than {max_steps:,} comparisons. Use fewer wildcards, or name a directory."
-        super().__init__(workspace, path, problem)
+    def __init__(self, workspace: str, path: str, problem: str) -> None:
+        super().__init__(workspace, path, f" as a pattern {problem}. Use fewer wildcards, or name a directory.")
+
+
+class PatternSyntaxError(FileError):
+    """Raised if a path does not exist, and is not a valid pattern either."""
+
+    condition = "LODGE_INVALID_PATTERN"
+    sql_state = "42601"
+
+    def __init__(self, workspace: str, path: str, problem: str) -> None:
+        super().__init__(
+            workspace,
+            path,
+            f" does not exist, and is not a valid pattern: {problem}. A backslash before a special character selects "
+            "names that contain it.",
+        )
 
 
 class NoReaderError(FileError):

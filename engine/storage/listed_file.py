@@ -39,6 +39,7 @@ def select_files(source: ScanSource, files: Iterable["ListedFile"], on_progress:
 
     Raises:
         PatternError: If the comparison takes too many steps.
+        PatternSyntaxError: If the pattern is malformed.
     """
     pattern = PathPattern(source.workspace, source.path)
     return [file for file in with_progress(files, on_progress) if pattern.matches(file.path)]

@@ -1,10 +1,11 @@
+import re
 from fnmatch import fnmatchcase
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import PathNotFoundError, PathRefusedError, PatternError
+from engine.errors import PathNotFoundError, PathRefusedError, PatternError, PatternSyntaxError
 from engine.path_patterns import PathPattern, fixed_directory, is_pattern
 from engine.storage.files import list_files
 
@@ -48,6 +49,13 @@ def has_enough(pattern, path, max_steps):
         ("logs/**", "logs/x/a.csv"),
         ("logs/**/x/**/*.csv", "logs/x/a.csv"),
         ("**/**/a.csv", "x/a.csv"),
+        ("logs/{2025,2026/{01,1?}}/*.csv", "logs/2026/12/a.csv"),
+        ("{logs/a,b/{x,*}}.csv", "b/c.csv"),
+        ("a{,.gz}", "a"),
+        (r"\[a\]{\{,\,}\*", "[a],*"),
+        ("[^b]]", "a]"),
+        (r"[\]\-]", "-"),
+        ("a?},b]^!", "ab},b]^!"),
     ],
 )
 def test_pattern_matches_files_and_whole_directories(pattern, path):
@@ -76,7 +84,38 @@ NAMES = st.text(st.sampled_from("ab-]!["), min_size=1, max_size=8)
 
 @given(st.text(CHARACTERS, min_size=1, max_size=10).filter(lambda text: "**" not in text), NAMES)
 def test_name_matches_as_in_fnmatch(pattern, name):
-    assert matches(pattern, name) == fnmatchcase(name, pattern)
+    try:
+        found = matches(pattern, name)
+    except PatternSyntaxError:
+        assert "[" in pattern
+    else:
+        assert found == fnmatchcase(name, pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "problem"),
+    [
+        ("[a", "is not closed"),
+        ("[]", "is not closed"),
+        ("[^]", "is not closed"),
+        ("{a,{b}", "is not closed"),
+        ("a\\", "must follow the backslash"),
+        (r"\d*", "the character d does not need a backslash"),
+        ("[b-a]", "the range b-a is empty"),
+        ("[a?]", "needs a backslash"),
+        ("[[a]", "needs a backslash"),
+        ("{[a,b],c}", "a comma in"),
+    ],
+)
+def test_malformed_pattern_is_refused(pattern, problem):
+    with pytest.raises(PatternSyntaxError, match=re.escape(problem)):
+        PathPattern("dfs", pattern)
+
+
+@pytest.mark.parametrize("pattern", ["{a,b}" * 40, "{a,{b,{c,d}}}" * 40, f"{{{','.join(map(str, range(2000)))}}}"])
+def test_pattern_with_many_alternatives_is_refused_at_once(pattern):
+    with pytest.raises(PatternError, match="has more than 1,000 alternatives"):
+        PathPattern("dfs", pattern)
 
 
 @pytest.mark.parametrize(

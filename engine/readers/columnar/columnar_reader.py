@@ -78,9 +78,12 @@ class ColumnarReader:
             schema = scan_schema(columns.schema)
             negotiator.table_schema(schema, is_complete=True)
             self._conditions = _conditions(columns.schema, negotiator)
-        self._loader = negotiator.build()
         if not negotiator.is_projection_empty:
             self._wanted = [one for one in schema.names if negotiator.is_projected(one)]
+        for column in schema:
+            if column.name in self._wanted:
+                check_readable(column, self._file.context)
+        self._loader = negotiator.build()
         self._start(columns)
         return True
 
@@ -97,13 +100,7 @@ class ColumnarReader:
         return True
 
     def _start(self, columns: ColumnarFile) -> None:
-        """Start to read the selected units of an open file.
-
-        Raises:
-            UnsupportedTypeError: If a column cannot be read.
-        """
-        for name in self._wanted:
-            check_readable(columns.schema.field(name), self._file.context)
+        """Start to read the selected units of an open file."""
         with format_errors(self._file.context, columns.kind):
             units = self._select_units(columns)
         self._batches = self._read(columns, units, self._wanted) if self._wanted else self._count(columns, units)

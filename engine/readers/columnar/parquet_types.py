@@ -29,7 +29,7 @@ from engine.readers.columnar.parquet_annotations import (
 )
 from engine.readers.columnar.parquet_spark_schema import KIND, SPARK_SCHEMA, SparkSchema
 from engine.schema import with_type_of_nulls
-from engine.spark_type import DEFAULT_CRS, SparkType, UnreadableType, contains_spark_type, geography, geometry
+from engine.spark_type import DEFAULT_CRS, SparkType, UnreadableType, geography, geometry
 from engine.spark_type import VARIANT as VARIANT_TYPE
 from engine.variants import is_variant
 
@@ -106,8 +106,7 @@ class _Columns:
     def convert(self, field: pa.Field) -> pa.Field:
         """Return a field with its type in a scan."""
         if isinstance(field.type, pa.BaseExtensionType):
-            found = self.convert(field.with_type(field.type.storage_type))
-            return found if contains_spark_type(found.type) else field
+            return self.convert(field.with_type(field.type.storage_type))
         first = self._next
         if inner := inner_fields(field.type):
             found = field.with_type(with_inner_fields(field.type, [self.convert(one) for one in inner]))

@@ -5,7 +5,8 @@ A scan uses a single type for each kind of value, regardless of which Arrow repr
 | in the file | in the scan |
 | --- | --- |
 | large and view strings, binaries and lists; fixed-size binaries and lists | string, binary, list |
-| dictionary, run-end encoded, extension | the type of the values, the storage type |
+| dictionary, run-end encoded | the type of the values |
+| extension ``arrow.bool8``, other extensions | boolean, the storage type |
 | int8, uint8, uint16, uint32 | int8, int16, int32, int64 |
 | uint64 | decimal(20, 0) |
 | float16 | float32 |
@@ -93,6 +94,8 @@ def _scan_decimal(type_: pa.DataType) -> pa.DataType:
 
 _MAPPINGS: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], pa.DataType]]]] = [
     (lambda one: isinstance(one, SparkType | UnreadableType), lambda one: one),
+    (lambda one: isinstance(one, pa.UuidType), lambda one: UnreadableType("Arrow", "uuid", one.storage_type)),
+    (lambda one: isinstance(one, pa.Bool8Type), lambda _: pa.bool_()),
     (lambda one: isinstance(one, pa.BaseExtensionType), lambda one: scan_type(one.storage_type)),
     (pa.types.is_dictionary, lambda one: scan_type(one.value_type)),
     (pa.types.is_run_end_encoded, lambda one: scan_type(one.value_type)),

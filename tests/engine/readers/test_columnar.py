@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyarrow import feather, orc, parquet
 
 from engine.errors import DuplicateColumnError, EngineError, ValueConversionError
-from engine.readers.reader_errors import FormatError
+from engine.readers.reader_errors import FormatError, UnsupportedTypeError
 from engine.scan.row_filter import COMPARISONS, RowFilter
 from tests.engine.file_bytes import write_stream, written
 
@@ -335,3 +335,20 @@ def test_any_rows_are_read_back(memory_file, rows, unit_rows):
     table = pa.Table.from_pylist(rows, pa.schema([("a", pa.int64()), ("b", pa.string())]))
     for path in ("a.parquet", "a.feather", "a.orc"):
         assert memory_file(path, in_units(path, table, unit_rows)).rows() == rows
+
+
+def test_extension_types_of_arrow(memory_file):
+    storages = {"flag": pa.array([1, None, 0], pa.int8()), "id": pa.array([bytes(16)] * 3, pa.binary(16))}
+    table = pa.table(
+        {
+            "flag": pa.ExtensionArray.from_storage(pa.bool8(), storages["flag"]),
+            "text": pa.ExtensionArray.from_storage(pa.json_(), pa.array(["[1]", None, "2"])),
+            "id": pa.ExtensionArray.from_storage(pa.uuid(), storages["id"]),
+        }
+    )
+    file = memory_file("a.arrow", written(write_stream, table))
+    assert [field.type for field in file.discover()][:2] == [pa.bool_(), pa.string()]
+    expected = [{"flag": True, "text": "[1]"}, {"flag": None, "text": None}, {"flag": False, "text": "2"}]
+    assert memory_file("b.arrow", written(write_stream, table.select(["flag", "text"]))).rows() == expected
+    with pytest.raises(UnsupportedTypeError, match="'id' has the Arrow type uuid"):
+        file.rows()

@@ -78,6 +78,20 @@ class ScanOptions:
         "file. Each file costs 64 KiB more, and 256 KiB in an object store or HDFS. The default depends on the total "
         "of all files, and is between 16 and 64 MiB.",
     )
+    datetime_rebase: Literal["corrected", "legacy", "exception"] = option(
+        Choice.of(("corrected", "legacy", "exception")),
+        default="corrected",
+        description="The calendar of dates and times in Parquet files that do not name the version of Spark that wrote "
+        "them. With `legacy`, they are of the Julian calendar before 1582-10-15. With `exception`, the scan fails if "
+        "there are such old dates or times. Lodge sets this option to the session's setting "
+        "`spark.sql.parquet.datetimeRebaseModeInRead`.",
+    )
+    int96_rebase: Literal["corrected", "legacy", "exception"] = option(
+        Choice.of(("corrected", "legacy", "exception")),
+        default="corrected",
+        description="The same for times of the type `INT96`. Lodge sets this option to the session's setting "
+        "`spark.sql.parquet.int96RebaseModeInRead`.",
+    )
     spark_readers: bool | None = option(
         Boolean(),
         default=None,

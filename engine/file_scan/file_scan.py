@@ -16,6 +16,8 @@ from typing import Any, Self
 from engine.errors import NoFilesError
 from engine.file_list import FILES, unpack_files
 from engine.options import parse_options
+from engine.readers.columnar.parquet import ParquetFormat
+from engine.readers.columnar.rebase_modes import RebaseModes
 from engine.readers.registry import reader_format
 from engine.scan.reader import ReaderFormat, SourceFile
 from engine.scan_options import ScanOptions, split_options
@@ -97,4 +99,7 @@ class FileScan:
     def find_format(self, file: SourceFile) -> tuple[ReaderFormat, Any]:
         """Return the format of a file, and the options of the format."""
         format_ = reader_format(file, self.options.format)
-        return format_, parse_options(format_.options, self.reader_options)
+        options = parse_options(format_.options, self.reader_options)
+        if isinstance(format_, ParquetFormat):
+            options = RebaseModes(self.options.datetime_rebase, self.options.int96_rebase)
+        return format_, options

@@ -6,7 +6,7 @@ Source: [temporary-tables §5.1.4] for ``store.format``; Spark's ``SQLConf`` for
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gateway.sql.lexer import DEFAULT_DIALECT, Dialect
 from workspace.name_comparison import comparable_name
@@ -16,6 +16,13 @@ _ANSI = "spark.sql.ansi.enabled"
 _DOUBLE_QUOTED_IDENTIFIERS = "spark.sql.ansi.doubleQuotedIdentifiers"
 _ESCAPED_STRING_LITERALS = "spark.sql.parser.escapedStringLiterals"
 _TIME_ZONE = "spark.sql.session.timeZone"
+_REBASE_MODES: Mapping[str, str] = {
+    "datetime_rebase": "spark.sql.parquet.datetimeRebaseModeInRead",
+    "int96_rebase": "spark.sql.parquet.int96RebaseModeInRead",
+}
+"""The settings that are options of scans, by the name of the option."""
+
+_CORRECTED = "CORRECTED"
 _STORE_FORMAT = "store.format"
 _PARTITION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _FIRST_READERS = "spark.sql.sources.useV1SourceList"
@@ -45,6 +52,7 @@ SETTING_DEFAULTS: Mapping[str, str] = {
     _DOUBLE_QUOTED_IDENTIFIERS: "false",
     _ESCAPED_STRING_LITERALS: "false",
     _TIME_ZONE: "UTC",
+    **dict.fromkeys(_REBASE_MODES.values(), _CORRECTED),
     _STORE_FORMAT: "parquet",
     _PARTITION_OVERWRITE_MODE: "static",
     _FIRST_READERS: "avro,csv,json,kafka,orc,parquet,text",
@@ -67,7 +75,8 @@ class SessionSettings:
     Attributes:
         is_case_sensitive: Whether names that differ only in case are different names.
         dialect: How Spark parses names and strings in SQL text.
-        time_zone: The time zone in which strings are converted to timestamps.
+        scan_options: The options of scans that are settings of the session, such as the time zone in which strings are
+            converted to timestamps.
         store_format: The storage format of new tables without a ``USING`` clause.
         overwrites_partitions: Whether an insertion that overwrites rows replaces only the partitions that they name.
         first_readers: The formats that Spark reads with the first version of its readers. The columns ``_metadata`` are
@@ -81,7 +90,7 @@ class SessionSettings:
 
     is_case_sensitive: bool = False
     dialect: Dialect = DEFAULT_DIALECT
-    time_zone: str = "UTC"
+    scan_options: Mapping[str, str] = field(default_factory=lambda: {"time_zone": "UTC"})
     store_format: str = "parquet"
     overwrites_partitions: bool = False
     first_readers: frozenset[str] = frozenset({"orc", "parquet"})
@@ -103,7 +112,14 @@ class SessionSettings:
                 double_quoted_identifiers=_is_true(values[_ANSI]) and _is_true(values[_DOUBLE_QUOTED_IDENTIFIERS]),
                 escaped_string_literals=_is_true(values[_ESCAPED_STRING_LITERALS]),
             ),
-            time_zone=values[_TIME_ZONE],
+            scan_options={
+                "time_zone": values[_TIME_ZONE],
+                **{
+                    option: mode
+                    for option, key in _REBASE_MODES.items()
+                    if (mode := _mode(values[key])) != _mode(_CORRECTED)
+                },
+            },
             store_format=values[_STORE_FORMAT].strip().strip("'\"`").lower(),
             overwrites_partitions=values[_PARTITION_OVERWRITE_MODE].strip().lower() == "dynamic",
             first_readers=frozenset(map(str.strip, values[_FIRST_READERS].lower().split(","))),
@@ -126,6 +142,10 @@ class SessionSettings:
         Names that the session treats as the same name have the same normalized form.
         """
         return name if self.is_case_sensitive else comparable_name(name)
+
+
+def _mode(value: str) -> str:
+    return value.strip().lower()
 
 
 def _is_true(value: str) -> bool:

@@ -163,5 +163,10 @@ class NameLookup:
                 hint=f" Put the name of a file in backquotes: {workspace.name}.`{'.'.join(rest)}`.",
             )
         return build_scan_relation(
-            self.workspaces, workspace, rest[0], options=options, mentioned=mentioned, time_zone=self.settings.time_zone
+            self.workspaces,
+            workspace,
+            rest[0],
+            options=options,
+            mentioned=mentioned,
+            defaults=self.settings.scan_options,
         )

@@ -105,7 +105,7 @@ def build_scan_relation(
     *,
     options: Mapping[str, str],
     mentioned: frozenset[str] | None,
-    time_zone: str | None = None,
+    defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> relations_pb2.Relation:
     """Return the relation that reads a path in a workspace.
 
@@ -117,17 +117,17 @@ def build_scan_relation(
         path: The path in the workspace.
         options: The scan options that the user specified.
         mentioned: See :func:`gateway.sql.column_pruning.find_mentioned_names`.
-        time_zone: The session time zone, in which strings are converted to timestamps. None disables these conversions.
+        defaults: The options that are settings of the session, for which the user has no option.
 
     Raises:
         GatewayError: If the path does not exist, is forbidden or has no reader, or an option is invalid.
     """
     if workspace.is_remote_source:
         source = source_in(workspaces, workspace, _check_remote_path(workspace, path))
-        return _to_relation(source, dict(options), mentioned, time_zone, known=None)
+        return _to_relation(source, dict(options), mentioned, defaults, known=None)
     with file_systems.access(workspace):
         return _build_scan_relation(
-            workspaces, workspace, path, options=options, mentioned=mentioned, time_zone=time_zone
+            workspaces, workspace, path, options=options, mentioned=mentioned, defaults=defaults
         )
 
 
@@ -138,7 +138,7 @@ def _build_scan_relation(
     *,
     options: Mapping[str, str],
     mentioned: frozenset[str] | None,
-    time_zone: str | None,
+    defaults: Mapping[str, str],
 ) -> relations_pb2.Relation:
     real = _resolve_path(workspaces, workspace, path)
     table = build_permanent_scan(real) if not options and real.is_dir() else None
@@ -154,20 +154,19 @@ def _build_scan_relation(
         )
     source = source_in(workspaces, workspace, path)
     known = known_schema(path, reader_options, mentioned) if real.is_file() else None
-    return _to_relation(source, reader_options, mentioned, time_zone, known=known)
+    return _to_relation(source, reader_options, mentioned, defaults, known=known)
 
 
 def _to_relation(
     source: ScanSource,
     options: Mapping[str, str],
     mentioned: frozenset[str] | None,
-    time_zone: str | None,
+    defaults: Mapping[str, str],
     *,
     known: str | None,
 ) -> relations_pb2.Relation:
     reader_options = {key.lower(): value for key, value in options.items()}
-    if time_zone is not None:
-        reader_options.setdefault("time_zone", time_zone)
+    reader_options = {**defaults, **reader_options}
     relation = relations_pb2.Relation()
     read = relation.read.data_source
     read.format = FORMAT

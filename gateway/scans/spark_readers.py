@@ -31,8 +31,8 @@ import json
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import xor
 from pathlib import Path
@@ -80,8 +80,6 @@ _OPTIONS: Final = {
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
     "mergeSchema": "false",
-    "datetimeRebaseMode": "CORRECTED",
-    "int96RebaseMode": "CORRECTED",
     "orc.force.positional.evolution": "false",
 }
 
@@ -102,12 +100,14 @@ class FileSplit:
         paths: The columns of the path.
         of_spark: The files that Spark reads.
         of_engine: The files that the engine reads.
+        rebase_modes: The options of Spark for the calendar of old dates and times.
     """
 
     format: str
     paths: PathColumns
     of_spark: Sequence[ListedFile]
     of_engine: Sequence[ListedFile]
+    rebase_modes: Mapping[str, str] = field(default_factory=dict)
 
 
 def may_replace_scans(message: Message) -> bool:
@@ -157,7 +157,9 @@ def split_files(
     chosen = {file.path for file in of_spark}
     of_engine = [file for file in files if file.path not in chosen]
     paths = PathColumns.of(scan, str(protected.root), format_, of_path)
-    return FileSplit(format_, paths, of_spark, of_engine) if of_spark else None
+    modes = {"datetimeRebaseMode": scan.options.datetime_rebase, "int96RebaseMode": scan.options.int96_rebase}
+    of_session = {option: mode.upper() for option, mode in modes.items()}
+    return FileSplit(format_, paths, of_spark, of_engine, of_session) if of_spark else None
 
 
 def _choose_format(scan: FileScan, files: Sequence[ListedFile], formats: Collection[str]) -> str | None:
@@ -233,7 +235,7 @@ def build_relation(
     source.format = split.format
     source.schema = to_spark_schema(TupleSchema(one for one in columns if split.paths.is_read(one))).json()
     source.paths.extend(map(split.paths.path, split.of_spark))
-    source.options.update({**_OPTIONS, **split.paths.options})
+    source.options.update({**_OPTIONS, **split.rebase_modes, **split.paths.options})
     if engine is not None:
         found.set_op.right_input.CopyFrom(engine)
         found.set_op.set_op_type = relations_pb2.SetOperation.SET_OP_TYPE_UNION

@@ -7,7 +7,8 @@ the proleptic Gregorian calendar, which gives other dates. What a file says of i
 | --- | --- |
 | Parquet, ``org.apache.spark.version`` before 3.0.0, or ``org.apache.spark.legacyDateTime`` | Julian |
 | the same with a column of ``INT96``: version before 3.1.0, or ``org.apache.spark.legacyINT96`` | Julian |
-| other Parquet files | proleptic |
+| other Parquet files that name a version | proleptic |
+| other Parquet files | what the options ``datetime_rebase`` and ``int96_rebase`` of the scan say |
 | ORC, unless its footer says that it is proleptic | Julian |
 
 Guarantees:
@@ -31,6 +32,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from engine.readers.columnar.leaves import convert_leaves
+from engine.readers.columnar.rebase_modes import CORRECTED, LEGACY, RebaseModes
 
 _VERSION: Final = b"org.apache.spark.version"
 _FIRST_GREGORIAN_DAY: Final = -141_427
@@ -46,19 +48,25 @@ _UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 Days = npt.NDArray[np.int64]
 
 
-def has_legacy_dates(metadata: Mapping[bytes, bytes]) -> bool:
-    """Return whether a Parquet file has dates and times of the Julian calendar, by the metadata in its footer."""
-    return _is_legacy(metadata, b"org.apache.spark.legacyDateTime", b"3.0.0")
+def modes_of_file(metadata: Mapping[bytes, bytes] | None, modes: RebaseModes) -> RebaseModes:
+    """Return how the dates and times of a Parquet file are read.
+
+    Args:
+        metadata: The metadata in the footer of the file.
+        modes: The modes for files that do not name the version of Spark that wrote them.
+    """
+    found = metadata or {}
+    return RebaseModes(
+        _mode_of_file(found, b"org.apache.spark.legacyDateTime", b"3.0.0", modes.datetime),
+        _mode_of_file(found, b"org.apache.spark.legacyINT96", b"3.1.0", modes.int96),
+    )
 
 
-def has_legacy_int96(metadata: Mapping[bytes, bytes]) -> bool:
-    """Return whether a Parquet file has times of 96 bits of the Julian calendar, by the metadata in its footer."""
-    return _is_legacy(metadata, b"org.apache.spark.legacyINT96", b"3.1.0")
-
-
-def _is_legacy(metadata: Mapping[bytes, bytes], mark: bytes, first: bytes) -> bool:
+def _mode_of_file(metadata: Mapping[bytes, bytes], mark: bytes, first: bytes, mode: str) -> str:
     version = metadata.get(_VERSION)
-    return version is not None and (version < first or mark in metadata)
+    if version is None:
+        return mode
+    return LEGACY if version < first or mark in metadata else CORRECTED
 
 
 def to_proleptic(days: Days) -> Days:
@@ -77,6 +85,32 @@ def rebase_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """
     columns = [convert_leaves(column, pt.is_date32, _rebase) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def refuse_old(array: pa.Array, setting: str) -> None:
+    """Check that no date in an array is before 1582-10-15, and no timestamp before 1900, also no nested one.
+
+    Args:
+        array: The values.
+        setting: The setting of Spark that says that such values are errors.
+
+    Raises:
+        ArrowInvalid: If there is one.
+    """
+
+    def check(values: pa.Array) -> pa.Array:
+        earliest = pc.min(values.cast(pa.int32() if pt.is_date(values.type) else pa.int64()))
+        first = _FIRST_GREGORIAN_DAY
+        if pt.is_timestamp(values.type):
+            first = _SECONDS_OF_1900 * _UNITS_PER_SECOND[values.type.unit]
+        if earliest.is_valid and earliest.as_py() < first:
+            raise pa.ArrowInvalid(
+                "it has dates before 1582-10-15 or times before 1900, and does not say in which calendar; set "
+                f"{setting} to CORRECTED, or to LEGACY if it was written with the Julian calendar"
+            )
+        return values
+
+    convert_leaves(array, lambda type_: pt.is_date32(type_) or pt.is_timestamp(type_), check)
 
 
 def refuse_old_times(array: pa.Array) -> None:

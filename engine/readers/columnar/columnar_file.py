@@ -1,7 +1,7 @@
 """The interface of an open columnar file. Each columnar format implements it."""
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,7 @@ class ColumnarFile(Protocol):
     unit: ClassVar[str]
     """The name of a unit in error messages, such as ``row group``."""
 
-    def __init__(self, file: ArrowFileAdapter) -> None: ...
+    def __init__(self, file: ArrowFileAdapter, options: Any) -> None: ...
 
     @property
     def schema(self) -> pa.Schema: ...

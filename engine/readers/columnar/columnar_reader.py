@@ -13,7 +13,7 @@ Guarantees:
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,7 +41,7 @@ class OpenColumnarFile:
         self.raw.close()
 
 
-def open_columnar(file: SourceFile, kind: type[ColumnarFile]) -> OpenColumnarFile:
+def open_columnar(file: SourceFile, kind: type[ColumnarFile], options: Any) -> OpenColumnarFile:
     """Open a file in the given format.
 
     Raises:
@@ -52,7 +52,7 @@ def open_columnar(file: SourceFile, kind: type[ColumnarFile]) -> OpenColumnarFil
         if file.size_bytes == 0:
             raise FormatError(file.context, f"the file is empty, so it is not a {kind.kind} file")
         with format_errors(file.context, kind.kind):
-            return OpenColumnarFile(kind(ArrowFileAdapter(file, raw)), raw)
+            return OpenColumnarFile(kind(ArrowFileAdapter(file, raw), options), raw)
     except BaseException:
         raw.close()
         raise
@@ -61,9 +61,10 @@ def open_columnar(file: SourceFile, kind: type[ColumnarFile]) -> OpenColumnarFil
 class ColumnarReader:
     """The ``ContinuingReader`` of columnar files."""
 
-    def __init__(self, file: SourceFile, kind: type[ColumnarFile]) -> None:
+    def __init__(self, file: SourceFile, kind: type[ColumnarFile], options: Any) -> None:
         self._file = file
         self._kind = kind
+        self._options = options
         self._opened: OpenColumnarFile | None = None
         self._loader: ResultSetLoader | None = None
         self._conditions: Sequence[pc.Expression] = ()
@@ -72,7 +73,7 @@ class ColumnarReader:
         self._batches: Iterator[tuple[pa.RecordBatch | int, ErrorContext]] = iter(())
 
     def open(self, negotiator: SchemaNegotiator) -> bool:
-        self._opened = open_columnar(self._file, self._kind)
+        self._opened = open_columnar(self._file, self._kind, self._options)
         columns = self._opened.columns
         with format_errors(self._file.context, columns.kind):
             schema = scan_schema(columns.schema)
@@ -90,7 +91,7 @@ class ColumnarReader:
     def proceed(self, file: SourceFile) -> bool:
         if self._opened is None:
             raise LoaderStateError("the reader is not open.")
-        following = open_columnar(file, self._kind)
+        following = open_columnar(file, self._kind, self._options)
         if not following.columns.schema.equals(self._opened.columns.schema):
             following.close()
             return False

@@ -30,7 +30,7 @@ class ColumnarFormat:
     def discover(self, file: SourceFile, options: Any) -> TupleSchema:
         """Return the schema from the footer or header of the file."""
         with (
-            closing(open_columnar(file, self.columnar_file)) as opened,
+            closing(open_columnar(file, self.columnar_file, options)) as opened,
             format_errors(file.context, opened.columns.kind),
         ):
             return self._schema(opened.columns)
@@ -40,7 +40,7 @@ class ColumnarFormat:
         return scan_schema(columns.schema)
 
     def reader(self, file: SourceFile, options: Any) -> RowBatchReader:
-        return ColumnarReader(file, self.columnar_file)
+        return ColumnarReader(file, self.columnar_file, options)
 
     def splits(self, file: SourceFile, options: Any, target_bytes: int) -> list[SourceFile]:
         """Split a file between units.
@@ -50,7 +50,7 @@ class ColumnarFormat:
         if file.size_bytes <= target_bytes:
             return [file]
         with (
-            closing(open_columnar(file, self.columnar_file)) as opened,
+            closing(open_columnar(file, self.columnar_file, options)) as opened,
             format_errors(file.context, opened.columns.kind),
         ):
             groups = list(pack(enumerate(opened.columns.unit_bytes()), target_bytes))

@@ -25,7 +25,7 @@ class IpcFile:
     kind: ClassVar[str] = "Arrow IPC"
     unit: ClassVar[str] = "record batch"
 
-    def __init__(self, file: ArrowFileAdapter) -> None:
+    def __init__(self, file: ArrowFileAdapter, options: object) -> None:
         self._file = file
         magic = file.read(len(_FILE_MAGIC))
         file.seek(0)

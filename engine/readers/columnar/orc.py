@@ -28,7 +28,7 @@ class OrcFile:
     kind: ClassVar[str] = KIND
     unit: ClassVar[str] = "stripe"
 
-    def __init__(self, file: ArrowFileAdapter) -> None:
+    def __init__(self, file: ArrowFileAdapter, options: object) -> None:
         self._file = orc.ORCFile(pa.PythonFile(file, mode="r"))
         self.tail = OrcTail(self._file.reader.serialized_file_tail())
         digits = self.tail.decimal_digits()

@@ -9,13 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from engine.readers.columnar.calendars import has_legacy_dates, has_legacy_int96, rebase_batch, refuse_old_times
+from engine.readers.columnar.calendars import modes_of_file, rebase_batch, refuse_old, refuse_old_times
 from engine.readers.columnar.columnar_file import BATCH_ROWS
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.parquet_annotations import with_lists_for_maps
 from engine.readers.columnar.parquet_int96 import with_bytes_for_int96
 from engine.readers.columnar.parquet_spark_schema import KIND
 from engine.readers.columnar.parquet_types import INT96, SparkTypes
+from engine.readers.columnar.rebase_modes import EXCEPTION, LEGACY, RebaseModes
 from engine.readers.columnar.spark_parquet import SparkColumns
 from engine.readers.columnar.type_mapping import to_schema
 from engine.readers.text_stream import ArrowFileAdapter
@@ -42,7 +43,7 @@ class ParquetFile:
     kind: ClassVar[str] = KIND
     unit: ClassVar[str] = "row group"
 
-    def __init__(self, file: ArrowFileAdapter) -> None:
+    def __init__(self, file: ArrowFileAdapter, options: object) -> None:
         self._file_bytes = file.size_bytes
         self._is_whole = self._file_bytes <= _WHOLE_BYTES
         self._source = pa.BufferReader(file.read(self._file_bytes)) if self._is_whole else pa.PythonFile(file, mode="r")
@@ -52,7 +53,9 @@ class ParquetFile:
         schema: pa.Schema = footer.schema_arrow
         self.schema = types.apply(schema)
         self._has_other_types = self.schema is not schema
-        self._legacy = _LegacyFile.of(self._metadata)
+        modes = options if isinstance(options, RebaseModes) else RebaseModes()
+        self.modes = modes_of_file(self._metadata.metadata, modes)
+        self._calendar = _Calendar.of(self._metadata.schema, self.modes)
         self._opened = footer
 
     @cached_property
@@ -129,8 +132,8 @@ class ParquetFile:
         return int(self._metadata.row_group(unit).num_rows)
 
     def may_match(self, units: Sequence[int], conditions: Sequence[pc.Expression]) -> Sequence[int]:
-        if self._legacy is not None or self._has_optional_keys:
-            return units  # the statistics are of the legacy calendar, or Arrow does not read them
+        if self._calendar is not None or self._has_optional_keys:
+            return units  # the statistics are of another calendar, or Arrow does not read them
         from pyarrow import dataset  # noqa: PLC0415 - imports pandas, which is not needed otherwise
 
         fragment = dataset.ParquetFileFormat().make_fragment(self._source, row_groups=list(units))
@@ -144,7 +147,7 @@ class ParquetFile:
             BATCH_ROWS, row_groups=[unit], columns=list(columns), use_threads=not self._is_whole
         ):
             converted = to_schema(batch, self.schema) if self._has_other_types else batch
-            yield converted if self._legacy is None else self._legacy.to_proleptic(converted)
+            yield converted if self._calendar is None else self._calendar.to_proleptic(converted)
 
 
 def _decode(footer: bytes) -> Any:
@@ -154,38 +157,46 @@ def _decode(footer: bytes) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _LegacyFile:
-    """A file with dates or times of the Julian calendar.
+class _Calendar:
+    """The dates and times of a file that are, or could be, of the Julian calendar.
 
     Attributes:
-        has_dates: Whether its dates are of the Julian calendar.
-        times: The columns whose times are of the Julian calendar, if they contain times.
+        modes: How they are read.
+        datetimes: The columns with dates, and with times that have not 96 bits.
+        int96: The columns with times of 96 bits.
     """
 
-    has_dates: bool
-    times: frozenset[str]
+    modes: RebaseModes
+    datetimes: frozenset[str]
+    int96: frozenset[str]
 
     @classmethod
-    def of(cls, metadata: Any) -> Self | None:
-        """Return the file with a decoded footer. None if it has no such dates or times."""
-        written = metadata.metadata or {}
-        has_dates, has_int96 = has_legacy_dates(written), has_legacy_int96(written)
-        if not has_dates and not has_int96:
+    def of(cls, schema: Any, modes: RebaseModes) -> Self | None:
+        """Return the dates and times of a file. None if none can be of the Julian calendar."""
+        if modes == RebaseModes():
             return None
-        leaves = (metadata.schema.column(number) for number in range(len(metadata.schema)))
-        is_legacy = {True: has_int96, False: has_dates}
-        times = (leaf.path.partition(".")[0] for leaf in leaves if is_legacy[leaf.physical_type == INT96])
-        return cls(has_dates, frozenset(times))
+        leaves = [schema.column(number) for number in range(len(schema))]
+        columns = {is_int96: set[str]() for is_int96 in (True, False)}
+        for leaf in leaves:
+            columns[leaf.physical_type == INT96].add(leaf.path.partition(".")[0])
+        return cls(modes, frozenset(columns[False]), frozenset(columns[True]))
 
     def to_proleptic(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Convert the dates of a batch, and check the times.
 
         Raises:
-            ArrowInvalid: If there are times that cannot be converted.
+            ArrowInvalid: If there are times that cannot be converted, or values whose calendar is unknown.
         """
-        for name in self.times.intersection(batch.schema.names):
-            refuse_old_times(batch.column(name))
-        return rebase_batch(batch) if self.has_dates else batch
+        for mode, columns, setting in (
+            (self.modes.datetime, self.datetimes, "spark.sql.parquet.datetimeRebaseModeInRead"),
+            (self.modes.int96, self.int96, "spark.sql.parquet.int96RebaseModeInRead"),
+        ):
+            for name in columns.intersection(batch.schema.names):
+                if mode == LEGACY:
+                    refuse_old_times(batch.column(name))
+                elif mode == EXCEPTION:
+                    refuse_old(batch.column(name), setting)
+        return rebase_batch(batch) if self.modes.datetime == LEGACY else batch
 
 
 class ParquetFormat(ColumnarFormat):
@@ -200,6 +211,7 @@ class ParquetFormat(ColumnarFormat):
 
     def _schema(self, columns: ParquetFile) -> TupleSchema:
         found = self._last
-        if found is None or not found.are_of(columns.schema, columns.metadata):
-            found = self._last = SparkColumns(super()._schema(columns), columns.schema, columns.metadata)
+        if found is None or not found.are_of(columns.schema, columns.metadata, columns.modes):
+            schema = super()._schema(columns)
+            found = self._last = SparkColumns(schema, columns.schema, columns.metadata, columns.modes)
         return found.marked(columns.metadata.num_row_groups, columns.footer())

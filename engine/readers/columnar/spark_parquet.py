@@ -21,9 +21,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.types as pt
 
-from engine.readers.columnar.calendars import has_legacy_int96
 from engine.readers.columnar.parquet_codecs import read_codecs
 from engine.readers.columnar.parquet_types import INT96
+from engine.readers.columnar.rebase_modes import LEGACY, RebaseModes
 from engine.readers.columnar.spark_marks import mark
 from engine.schema import TupleSchema
 
@@ -66,16 +66,17 @@ class SparkColumns:
         schema: The columns of a file, with the types of a scan.
         offered: The same columns, with the types that Arrow gives them.
         metadata: The decoded footer of the file, a ``pyarrow.parquet.FileMetaData``.
+        modes: How the dates and times of the file are read.
     """
 
-    def __init__(self, schema: TupleSchema, offered: pa.Schema, metadata: Any) -> None:
+    def __init__(self, schema: TupleSchema, offered: pa.Schema, metadata: Any, modes: RebaseModes) -> None:
         self._offered = offered.remove_metadata()
         self._parquet = metadata.schema
         leaves: dict[str, list[Any]] = {}
         for number in range(len(self._parquet)):
             leaf = self._parquet.column(number)
             leaves.setdefault(leaf.path.partition(".")[0], []).append(leaf)
-        self._has_legacy_int96 = has_legacy_int96(metadata.metadata or {})
+        self._has_legacy_int96 = modes.int96 == LEGACY
         self._schema = schema
         self._paths = {
             column.name: [leaf.path for leaf in found]
@@ -85,10 +86,10 @@ class SparkColumns:
         }
         self._marked = self._mark(self._paths)
 
-    def are_of(self, offered: pa.Schema, metadata: Any) -> bool:
+    def are_of(self, offered: pa.Schema, metadata: Any, modes: RebaseModes) -> bool:
         """Return whether these are also the columns of another file."""
         is_same_offer = offered.remove_metadata().equals(self._offered, check_metadata=True)
-        is_same_calendar = has_legacy_int96(metadata.metadata or {}) == self._has_legacy_int96
+        is_same_calendar = (modes.int96 == LEGACY) == self._has_legacy_int96
         return bool(is_same_offer and is_same_calendar and metadata.schema.equals(self._parquet))
 
     def marked(self, row_groups: int, footer: bytes) -> TupleSchema:

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc, parquet
 
-from engine.readers.columnar.calendars import has_legacy_dates, to_proleptic
+from engine.readers.columnar.calendars import modes_of_file, to_proleptic
+from engine.readers.columnar.rebase_modes import CORRECTED, EXCEPTION, LEGACY, RebaseModes
 from engine.readers.reader_errors import FormatError
 from tests.engine.file_bytes import written
 
@@ -60,7 +61,7 @@ def test_gregorian_dates_stay():
     ],
 )
 def test_writer_decides(memory_file, metadata, is_julian):
-    assert has_legacy_dates(metadata) is is_julian
+    assert (modes_of_file(metadata, RebaseModes()).datetime == LEGACY) is is_julian
     nested = pa.array([[{"d": OLD}, None], None, []], pa.list_(pa.struct([("d", pa.date32())])))
     named = pa.array([[("a", OLD)], [], None], pa.map_(pa.string(), pa.date32()))
     table = pa.table({"day": pa.array([OLD, None, EPOCH]), "nested": nested, "named": named})
@@ -94,3 +95,10 @@ def test_dates_of_orc_are_julian_unless_the_file_says_otherwise(memory_file):
         {"day": IN_JULIAN, "many": [IN_JULIAN]},
         {"day": None, "many": None},
     ]
+
+
+def test_mode_of_the_scan_is_for_files_without_a_version():
+    modes = RebaseModes(EXCEPTION, LEGACY)
+    assert modes_of_file(None, modes) == modes_of_file({MARK: b""}, modes) == modes
+    assert modes_of_file({VERSION: b"4.0.0"}, modes) == RebaseModes(CORRECTED, CORRECTED)
+    assert modes_of_file({VERSION: b"3.0.1"}, modes) == RebaseModes(CORRECTED, LEGACY)

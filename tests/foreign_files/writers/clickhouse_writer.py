@@ -30,9 +30,9 @@ PRIMITIVES = ", ".join(
         column("text", "String", "", " ", "Grüße 漢字 😀", "a\\nb", "\\0"),
         "toLowCardinality(toNullable(['', 'a', 'b', 'a'][n])) repeated",
         "toFixedString(['abc', '', 'ä'][n], 4) fixed_text",
-        "CAST(1 + n % 2, 'Enum8(\\'one\\' = 1, \\'two\\' = 2)') enum",
     ]
 )
+ENUM = "n, CAST(1 + n % 2, 'Enum8(\\'one\\' = 1, \\'two\\' = 2)') enum"
 LAST = "2299-12-31 23:59:59.999999"
 TIMES = ", ".join(
     [
@@ -98,6 +98,8 @@ def main(directory):
         write(kind, columns)
         write(kind, columns, ".orc")
     write("others", OTHERS)
+    write("enum", ENUM)
+    write("enum", ENUM, ".orc")
     write("primitives", PRIMITIVES, ".arrow")
     write("primitives_as_text", PRIMITIVES, options=AS_TEXT)
     write("primitives_version_1", PRIMITIVES, options="output_format_parquet_version = '1.0'")

@@ -645,7 +645,7 @@ fn main() -> Anything<()> {
     write_parquet(parquet("without_statistics"), signed(), without.build())?;
     write_logical_types(parquet("logical_types"))?;
 
-    for (kind, columns) in kinds {
+    for (kind, columns) in kinds.into_iter().filter(|(kind, _)| *kind != "times") {
         write_ipc(directory.join(format!("{PARQUET}-{kind}.arrow")), columns())?;
     }
     write_orc(directory.join(format!("{ORC}-primitives.orc")), signed())?;

@@ -1,37 +1,14 @@
 """The options of a scan that do not depend on the format."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from engine.options import Boolean, ByteCount, Choice, Integer, Text, option, options_of, parse_options
 from engine.scan_source import SOURCE_OPTIONS
+from engine.time_zones import to_arrow_zone
 
 _MIN_PARTITION_BYTES = 64 * 1024
-_OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?P<hours>\d\d?)(?::?(?P<minutes>\d\d))?", re.ASCII)
-
-
-def _to_arrow_zone(value: str) -> str:
-    """Convert a time zone to the form that Arrow uses.
-
-    Spark accepts all forms that Java supports, such as ``GMT+2`` and ``Z``.
-
-    Raises:
-        ValueError: If there is no such time zone.
-    """
-    offset = _OFFSET.fullmatch(value)
-    if offset is not None:
-        value = f"{offset['sign']}{int(offset['hours']):02}:{offset['minutes'] or '00'}"
-    zone = "UTC" if value == "Z" else value
-    try:
-        pc.assume_timezone(pa.nulls(1, pa.timestamp("us")), zone)  # a scalar would import pandas
-    except pa.ArrowInvalid:
-        raise ValueError("is not a time zone, such as Europe/Berlin or +02:00") from None
-    return zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +21,7 @@ class ScanOptions:
         description="The format of all files. By default, the suffix of each file determines its format.",
     )
     time_zone: str = option(
-        Text(_to_arrow_zone),
+        Text(to_arrow_zone),
         default="UTC",
         description="The time zone for the conversion of text to timestamps, if the text has no offset. Lodge sets "
         "this option to the session's time zone when the statement starts.",

@@ -17,7 +17,8 @@ from engine.result_set.conversion.local_times import to_instants
 from engine.spark_type import SparkType
 
 _INTEGER = r"^-?[0-9]+$"
-_OFFSET = r"[0-9](Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_OFFSET = r"[0-9](Z|[+-]((0[0-9]|1[0-7])(:?[0-9]{2})?|18(:?00)?))$"
+"""The offset of a local time, which in Spark is at most 18 hours."""
 _TIME = r"^[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?$"
 _EXACT_FLOATS = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
 _DIGIT = r"[0-9]"

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from engine.arrow_types import EMPTY_TEXT, characters
+from engine.arrow_types import EMPTY_TEXT, characters, text_array
 from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, ByteArray
 from engine.readers.delimited.delimited_options import Dialect
 from engine.result_set.conversion.casts import check_floats
@@ -45,12 +45,14 @@ class ColumnPlan:
         names: The names of all columns of the file, in order.
         wanted: The columns to read, with the types to convert to.
         is_empty_null: Whether an empty field of a text column is null.
+        null_value: The text that is null in all columns. None if there is none.
         dialect: The syntax of the rows.
     """
 
     names: Sequence[str]
     wanted: pa.Schema
     is_empty_null: bool
+    null_value: str | None
     dialect: Dialect
 
 
@@ -92,8 +94,13 @@ def convert_values(values: Sequence[str | None], type_: pa.DataType, *, is_empty
         return pa.array([], type_)
     # Each value is quoted, because pyarrow ignores empty lines.
     lines = "".join('"' + (value or "").replace('"', '""') + '"\n' for value in values)
-    plan = ColumnPlan(["value"], pa.schema([("value", type_)]), is_empty_null, Dialect(",", '"', "", ""))
+    plan = ColumnPlan(["value"], pa.schema([("value", type_)]), is_empty_null, None, Dialect(",", '"', "", ""))
     return _read(lines.encode(), plan, True).column(0).combine_chunks()
+
+
+def replace_nulls(texts: pa.Array | pa.ChunkedArray, null_value: str) -> pa.Array | pa.ChunkedArray:
+    """Return texts in which those that are equal to ``null_value`` are null."""
+    return pc.if_else(pc.equal(texts, text_array(null_value)[0]), _NULL, texts)
 
 
 def failing_values(values: Sequence[str | None], type_: pa.DataType) -> list[int]:
@@ -134,12 +141,14 @@ def _read(data: bytes | ByteArray, plan: ColumnPlan, has_quotes: bool) -> pa.Tab
         csv.ConvertOptions(
             column_types=types,
             include_columns=plan.wanted.names,
-            null_values=_NULLS,
+            null_values=_NULLS if plan.null_value is None else [*_NULLS, plan.null_value],
             strings_can_be_null=plan.is_empty_null,
             check_utf8=False,
         ),
     )
     for index, field in enumerate(plan.wanted):
+        if plan.null_value is not None and pa.types.is_string(types[field.name]):
+            table = table.set_column(index, table.field(index), replace_nulls(table.column(index), plan.null_value))
         try:
             if pa.types.is_floating(field.type):
                 column = table.column(index).combine_chunks()

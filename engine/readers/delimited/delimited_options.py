@@ -99,6 +99,12 @@ class DelimitedOptions:
         description="The value of an empty field in a text column, quoted or unquoted. With `text`, the value is an "
         "empty string. With `null`, the value is null. In other columns, an empty field is always null.",
     )
+    null_value: str | None = option(
+        Text(),
+        default=None,
+        description="A text that is null in columns of all types, quoted or unquoted, for example `\\N` or `NA`. By "
+        "default, no text is null.",
+    )
     malformed: MalformedPolicy = option(
         Choice.of(MalformedPolicy),
         default=MalformedPolicy.FAIL,

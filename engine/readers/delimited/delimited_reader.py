@@ -52,7 +52,7 @@ class DelimitedReader:
         builder: TableBuilder
         if header.names is None:
             negotiator.table_schema(TupleSchema([COLUMNS]), is_complete=True)
-            builder = ArrayTableBuilder(self._dialect, self._options.min_fields, positions)
+            builder = ArrayTableBuilder(self._dialect, self._options.min_fields, self._options.null_value, positions)
         else:
             schema = _promised_schema(header.schema, negotiator)
             negotiator.table_schema(schema, is_complete=True)
@@ -87,7 +87,7 @@ class DelimitedReader:
         # At least one column is read, because pyarrow interprets an empty list as all columns.
         wanted = wanted or [schema.fields[0].with_type(pa.string())]
         is_empty_null = self._options.empty_value is EmptyValue.NULL
-        return ColumnPlan(schema.names, pa.schema(wanted), is_empty_null, self._dialect)
+        return ColumnPlan(schema.names, pa.schema(wanted), is_empty_null, self._options.null_value, self._dialect)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ class RowRepair:
 
     def _convert(self, rows: list[_Row], lines: list[int]) -> pa.Table:
         index_of = {name: index for index, name in enumerate(self._plan.names)}
-        columns = [[row[index_of[field.name]] for row in rows] for field in self._plan.wanted]
+        columns = [[self._read(row[index_of[field.name]]) for row in rows] for field in self._plan.wanted]
         bad_rows: set[int] = set()
         for field, values in zip(self._plan.wanted, columns, strict=True):
             bad_rows.update(self._null_malformed(field, values, lines))
@@ -107,6 +107,9 @@ class RowRepair:
             for field, values in zip(self._plan.wanted, columns, strict=True)
         ]
         return pa.Table.from_arrays(arrays, schema=self._plan.wanted)
+
+    def _read(self, text: str | None) -> str | None:
+        return None if text == self._plan.null_value else text
 
     def _null_malformed(self, field: pa.Field, values: list[str | None], lines: list[int]) -> list[int]:
         """Set the values that do not match the column's type to null, and return their indexes."""

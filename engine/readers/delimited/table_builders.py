@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from engine.arrow_types import EMPTY_TEXT, text_array
 from engine.context import ErrorContext
 from engine.readers.byte_arrays import CARRIAGE_RETURN, LINE_FEED, ByteArray, as_byte_array, contains
-from engine.readers.delimited.conversion import ColumnPlan, convert_block
+from engine.readers.delimited.conversion import ColumnPlan, convert_block, replace_nulls
 from engine.readers.delimited.delimited_options import DelimitedOptions, Dialect
 from engine.readers.delimited.header import COLUMNS
 from engine.readers.delimited.row_repair import RowRepair
@@ -105,14 +105,16 @@ class ArrayTableBuilder:
     Args:
         dialect: The syntax of the rows.
         min_fields: The minimum number of fields of a row. Shorter rows end with nulls.
+        null_value: The text that is null. None if there is none.
         positions: The positions of lines, for error messages.
     """
 
     names = (COLUMNS.name,)
 
-    def __init__(self, dialect: Dialect, min_fields: int, positions: LinePositions) -> None:
+    def __init__(self, dialect: Dialect, min_fields: int, null_value: str | None, positions: LinePositions) -> None:
         self._dialect = dialect
         self._min_fields = min_fields
+        self._null_value = null_value
         self._positions = positions
 
     def try_build(self, rows: PlainRows | ParsedRows) -> pa.Table | None:
@@ -126,6 +128,10 @@ class ArrayTableBuilder:
         return _to_table(pa.array(rows.rows, COLUMNS.type))
 
     def parts(self, table: pa.Table) -> Iterator[pa.Table]:
+        if self._null_value is not None:
+            lists = table.column(0).combine_chunks()
+            values = replace_nulls(lists.flatten(), self._null_value)
+            table = _to_table(pa.ListArray.from_arrays(pc.subtract(lists.offsets, lists.offsets[0]), values))
         if not self._min_fields:
             yield table
             return

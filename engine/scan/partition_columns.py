@@ -40,6 +40,10 @@ _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?", re.ASCII)
 _DOUBLE = re.compile(r"\s*([+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))[fFdD]?\s*", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _TIMESTAMP = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d)?", re.ASCII)
+_BOOLEAN = re.compile(r"true|false", re.ASCII | re.IGNORECASE)
+_PATTERNS = ((pt.is_boolean, _BOOLEAN), (pt.is_integer, _INTEGER), (pt.is_decimal, _DECIMAL))
+"""The texts that Spark converts to a declared type. Unlike other casts, it does not ignore spaces."""
+
 _INSTANT = pa.timestamp("us", "UTC")
 _WHOLE = pa.decimal128(MAX_DECIMAL_DIGITS, 0)
 _DIGITS = {pa.int32(): 10, pa.int64(): 20}
@@ -108,10 +112,12 @@ def convert_value(text: str | None, type_: pa.DataType) -> pa.Scalar:
         return text_array(date.fromisoformat(text).isoformat()).cast(type_)[0]
     if pt.is_floating(type_):
         return text_array(str(_to_float(text))).cast(pa.float64()).cast(type_, safe=False)[0]
-    if not (pt.is_integer(type_) or pt.is_decimal(type_)):
-        raise ValueError(text)
-    exact = type_ if pt.is_decimal(type_) else _WHOLE
-    return cast_decimals(text_array(text.strip()), exact).cast(type_)[0]
+    for is_kind, pattern in _PATTERNS:
+        if is_kind(type_) and pattern.fullmatch(text) is not None:
+            exact = _WHOLE if pt.is_integer(type_) else type_
+            texts = text_array(text.lower())
+            return (texts if pt.is_boolean(type_) else cast_decimals(texts, exact)).cast(type_)[0]
+    raise ValueError(text)
 
 
 def _common_type(values: Iterable[str]) -> pa.DataType:

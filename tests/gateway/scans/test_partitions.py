@@ -1,7 +1,7 @@
 """Directories named ``key=value`` give the columns, types and values that Spark's own readers give."""
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 
 pytestmark = pytest.mark.slow
 
@@ -80,3 +80,37 @@ def test_different_names_are_an_error_with_a_way_out(spark, folder):
     assert raised.value.getCondition() == "LODGE_PARTITION_NAMES"
     without = spark.sql(f"select dir0, a from dfs.`{folder.name}` with (partitions = false) order by a")
     assert without.collect() == [("a=1", 0), ("b=1", 1)]
+
+
+DECLARED = {
+    "int": ["1", "007", "-0", "%31", "1e5", " 1", "1 ", "1.5", "99999999999", "a", "__HIVE_DEFAULT_PARTITION__"],
+    "decimal(10, 2)": ["1", "1.5", "-0.0", "1e5", " 1", "1 ", "a"],
+    "double": ["1", "1.5", "1e5", "NaN", "Infinity", " 1", "a"],
+    "boolean": ["true", "TRUE", "False", "t", "1", "yes", ""],
+    "date": ["2026-01-02", "2026-02-30", "1"],
+    "timestamp": ["2026-01-02", "2026-01-02 03%3A04%3A05", "2026-01-02T03%3A04%3A05Z", "a"],
+    "string": ["a%20b", "%31", " a ", "true"],
+}
+
+
+def test_declared_types_convert_values_as_in_spark(spark, direct, folder):
+    """Values that Spark refuses are refused."""
+    for type_, values in DECLARED.items():
+        kind = type_.partition("(")[0]
+        for number, value in enumerate(values):
+            path = f"{kind}/{number}"
+            write(folder / path, f"k={value}" if value else "k=__HIVE_DEFAULT_PARTITION__")
+            results = []
+            for session, table in (
+                (direct, None),
+                (spark, f"dfs.`{folder.name}/{path}` with (schema = 'a int, k {type_}')"),
+            ):
+                try:
+                    if table is None:
+                        frame = session.read.schema(f"a int, k {type_}").json(f"{folder}/{path}")
+                        results.append(frame.selectExpr("cast(k as string) k").collect())
+                    else:
+                        results.append(session.sql(f"select cast(k as string) k from {table}").collect())
+                except PySparkException:
+                    results.append("refused")
+            assert results[0] == results[1], (type_, value)

@@ -50,6 +50,11 @@ def is_bytes(type_: pa.DataType) -> bool:
     return bool(pt.is_binary(type_) or pt.is_large_binary(type_) or pt.is_fixed_size_binary(type_))
 
 
+def is_view(type_: pa.DataType) -> bool:
+    """Return whether the type is a view of strings or binaries."""
+    return bool(pt.is_string_view(type_) or pt.is_binary_view(type_))
+
+
 def is_any_list(type_: pa.DataType) -> bool:
     """Return whether the type is any kind of list: plain, large, fixed-size or a view."""
     return type_.id in _LISTS

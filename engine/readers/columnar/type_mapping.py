@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 
 from engine.arrow_types import is_any_list
 from engine.context import ErrorContext
-from engine.errors import ValueConversionError
+from engine.errors import SchemaConflictError, ValueConversionError
 from engine.readers.columnar.parquet_int96 import to_instants
 from engine.readers.reader_errors import FormatError, one_line
 from engine.result_set.conversion.conversion_errors import NoConversionError, RefusedError
@@ -207,5 +207,17 @@ def _convert(array: pa.Array, field: pa.Field, context: ErrorContext) -> pa.Arra
         value = one_line(error).rsplit(": ", 1)[-1]
         raise ValueConversionError(field.name, value, field.type, context) from None
     except pa.ArrowNotImplementedError:
+        return _convert_otherwise(array, field, context)
+
+
+def _convert_otherwise(array: pa.Array, field: pa.Field, context: ErrorContext) -> pa.Array:
+    """Convert values that Arrow does not convert, such as dictionaries of views.
+
+    Raises:
+        FormatError: If there is no conversion.
+    """
+    try:
+        return convert_array(array, field.with_nullable(True), field.name, context)
+    except (SchemaConflictError, pa.ArrowNotImplementedError):
         problem = f"column {field.name!r} is {type_name(array.type)}, which is not supported"
         raise FormatError(context, problem) from None

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from engine.arrow_types import is_bytes, is_text
+from engine.arrow_types import is_bytes, is_text, is_view
 from engine.result_set.conversion.conversion_errors import NoConversionError, RefusedError
 from engine.result_set.conversion.decimals import cast_decimals
 from engine.result_set.conversion.local_times import to_instants
@@ -31,7 +31,7 @@ def decode(array: pa.Array) -> pa.Array:
     """Convert dictionary-encoded, run-end encoded and view arrays to plain arrays."""
     type_ = array.type
     if pt.is_dictionary(type_):
-        return array.dictionary_decode()
+        return decode(array.dictionary).take(array.indices) if is_view(type_.value_type) else array.dictionary_decode()
     if pt.is_run_end_encoded(type_):
         return pc.run_end_decode(array)
     if pt.is_string_view(type_):

@@ -352,3 +352,25 @@ def test_extension_types_of_arrow(memory_file):
     assert memory_file("b.arrow", written(write_stream, table.select(["flag", "text"]))).rows() == expected
     with pytest.raises(UnsupportedTypeError, match="'id' has the Arrow type uuid"):
         file.rows()
+
+
+def test_dictionary_of_views(memory_file):
+    views = pa.array(["a", "b"]).cast(pa.string_view())
+    words = pa.DictionaryArray.from_arrays(pa.array([1, None, 0], pa.int32()), views)
+    many = pa.ListArray.from_arrays([0, 2, 2, 3], words)
+    file = memory_file("a.arrow", written(write_stream, pa.table({"t": words, "many": many})))
+    assert [field.type for field in file.discover()] == [pa.string(), pa.list_(pa.string())]
+    assert file.rows() == [{"t": "b", "many": ["b", None]}, {"t": None, "many": []}, {"t": "a", "many": ["a"]}]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_duration_of_any_unit(memory_file, unit):
+    table = (
+        pa.table({"d": pa.array([2 * 10**9, None], pa.duration(unit))})
+        if unit == "ns"
+        else pa.table({"d": pa.array([2, None], pa.duration(unit))})
+    )
+    file = memory_file("a.arrow", written(write_stream, table))
+    assert file.discover().fields[0].type == pa.duration("us")
+    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 1}[unit]
+    assert file.rows() == [{"d": datetime.timedelta(seconds=2) / per_second}, {"d": None}]

@@ -135,6 +135,20 @@ def test_corrupt_page_is_rejected_with_its_row_group(workspace, compression):
     assert refused(workspace, "a.parquet").position == "row group 2"
 
 
+@pytest.mark.parametrize("lost", [["a"], ["a", "b"]])
+def test_page_of_unknown_kind_does_not_remove_rows(workspace, lost):
+    """Arrow skips such a page, and returns fewer rows without an error."""
+    table = pa.table({"a": list(range(2000)), "b": list(range(2000))})
+    data = bytearray(written(parquet.write_table, table, row_group_size=1000, use_dictionary=False))
+    group = parquet.read_metadata(io.BytesIO(data)).row_group(1)
+    for number in range(len(lost)):
+        offset = group.column(number).data_page_offset
+        assert data[offset : offset + 2] == b"\x15\x00"
+        data[offset + 1] = 0x0F
+    workspace.write("a.parquet", bytes(data))
+    assert refused(workspace, "a.parquet").position == "row group 2"
+
+
 def test_corrupt_footer_is_rejected(workspace):
     data = BINARY["a.parquet"]
     length = int.from_bytes(data[-8:-4], "little")

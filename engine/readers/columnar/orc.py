@@ -31,6 +31,8 @@ class OrcFile:
     def __init__(self, file: ArrowFileAdapter, options: object) -> None:
         self._file = orc.ORCFile(pa.PythonFile(file, mode="r"))
         self.tail = OrcTail(self._file.reader.serialized_file_tail())
+        if self.tail.has_unknown_types():
+            raise pa.ArrowInvalid("it has a column of an unknown type")
         digits = self.tail.decimal_digits()
         if digits > MAX_DECIMAL_DIGITS:
             raise pa.ArrowInvalid(f"it has decimals with {digits} digits; the maximum is {MAX_DECIMAL_DIGITS}")

@@ -55,6 +55,11 @@ class OrcTail:
         self.is_julian = calendar == _JULIAN_GREGORIAN
         """Whether the file says that its dates before 1582-10-15 are of the Julian calendar."""
 
+    def has_unknown_types(self) -> bool:
+        """Return whether a type has no kind, or one that is not known. The ORC library assumes ``BOOLEAN``."""
+        kinds = (dict(fields).get(_KIND) for fields in self._types)
+        return not all(isinstance(kind, int) and kind < len(_KINDS) for kind in kinds)
+
     def decimal_digits(self) -> int:
         """Return the highest precision of all decimal types, or 0 if there are none."""
         return max((_to_column("", fields).precision for fields in self._types), default=0)

@@ -143,11 +143,15 @@ class ParquetFile:
 
     def batches(self, unit: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         file = self._file if self._int96_columns.isdisjoint(columns) else self._file_of_int96
+        rows = 0
         for batch in file.iter_batches(
             BATCH_ROWS, row_groups=[unit], columns=list(columns), use_threads=not self._is_whole
         ):
+            rows += batch.num_rows
             converted = to_schema(batch, self.schema) if self._has_other_types else batch
             yield converted if self._calendar is None else self._calendar.to_proleptic(converted)
+        if rows != self.rows_in(unit):  # Arrow ends a row group without an error where it finds no further page
+            raise pa.ArrowInvalid(f"its columns have {rows} rows, but its footer says {self.rows_in(unit)}")
 
 
 def _decode(footer: bytes) -> Any:

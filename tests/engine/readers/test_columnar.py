@@ -312,6 +312,15 @@ def test_orc_decimal_with_too_many_digits_does_not_crash_the_process(memory_file
             do()
 
 
+def test_orc_column_of_unknown_type_is_rejected(memory_file):
+    data = written(orc.write_table, pa.table({"a": [1, 2]}), compression="uncompressed")
+    assert data.count(b"\x22\x08\x08\x04") == 1
+    file = memory_file("a.orc", data.replace(b"\x22\x08\x08\x04", b"\x22\x08\x08\x44"))
+    for do in (file.discover, file.rows):
+        with pytest.raises(FormatError, match=r"'a.orc' .*column of an unknown type"):
+            do()
+
+
 # ORC is tested in tests/engine/test_fuzz.py, which survives a crash inside Arrow (``engine.readers.columnar.orc``).
 @pytest.mark.parametrize("path", ["a.parquet", "a.feather", "a.arrow"])
 @given(changes=edits)

@@ -56,17 +56,16 @@ def modes_of_file(metadata: Mapping[bytes, bytes] | None, modes: RebaseModes) ->
         modes: The modes for files that do not name the version of Spark that wrote them.
     """
     found = metadata or {}
+    if _VERSION not in found:
+        return modes
     return RebaseModes(
-        _mode_of_file(found, b"org.apache.spark.legacyDateTime", b"3.0.0", modes.datetime),
-        _mode_of_file(found, b"org.apache.spark.legacyINT96", b"3.1.0", modes.int96),
+        _mode_of_file(found, b"org.apache.spark.legacyDateTime", b"3.0.0"),
+        _mode_of_file(found, b"org.apache.spark.legacyINT96", b"3.1.0"),
     )
 
 
-def _mode_of_file(metadata: Mapping[bytes, bytes], mark: bytes, first: bytes, mode: str) -> str:
-    version = metadata.get(_VERSION)
-    if version is None:
-        return mode
-    return LEGACY if version < first or mark in metadata else CORRECTED
+def _mode_of_file(metadata: Mapping[bytes, bytes], mark: bytes, first: bytes) -> str:
+    return LEGACY if metadata[_VERSION] < first or mark in metadata else CORRECTED
 
 
 def to_proleptic(days: Days) -> Days:

@@ -1,6 +1,6 @@
 """The Parquet format. The footer contains the schema and statistics. A row group is a unit."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -14,7 +14,7 @@ from engine.readers.columnar.columnar_file import BATCH_ROWS
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.parquet_annotations import with_lists_for_maps
 from engine.readers.columnar.parquet_int96 import with_bytes_for_int96
-from engine.readers.columnar.parquet_spark_schema import KIND
+from engine.readers.columnar.parquet_spark_schema import KIND, SPARK_SCHEMA
 from engine.readers.columnar.parquet_types import INT96, SparkTypes
 from engine.readers.columnar.rebase_modes import EXCEPTION, LEGACY, RebaseModes
 from engine.readers.columnar.spark_parquet import SparkColumns
@@ -47,14 +47,15 @@ class ParquetFile:
         self._file_bytes = file.size_bytes
         self._is_whole = self._file_bytes <= _WHOLE_BYTES
         self._source = pa.BufferReader(file.read(self._file_bytes)) if self._is_whole else pa.PythonFile(file, mode="r")
-        self._has_optional_keys = False
-        footer, types = self._open()
+        footer = self._open()
         self._metadata: Any = footer.metadata
+        written: Mapping[bytes, bytes] = self._metadata.metadata or {}
         schema: pa.Schema = footer.schema_arrow
-        self.schema = types.apply(schema)
+        self._types = self._find_types(schema, written.get(SPARK_SCHEMA))
+        self.schema = self._types.apply(schema)
         self._has_other_types = self.schema is not schema
         modes = options if isinstance(options, RebaseModes) else RebaseModes()
-        self.modes = modes_of_file(self._metadata.metadata, modes)
+        self.modes = modes_of_file(written, modes)
         self._calendar = _Calendar.of(self._metadata.schema, self.modes)
         self._opened = footer
 
@@ -77,33 +78,28 @@ class ParquetFile:
             buffer_size=0 if is_small else _BUFFER_BYTES,
         )
 
-    @cached_property
-    def _int96_columns(self) -> frozenset[str]:
-        schema = self._metadata.schema
-        leaves = (schema.column(number) for number in range(len(schema)))
-        return frozenset(leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == INT96)
-
     def _footer_of_metadata(self) -> bytes:
         footer = self.footer()
         return with_lists_for_maps(footer) if self._has_optional_keys else footer
 
-    def _open(self) -> tuple[Any, SparkTypes]:
-        """Return the file as Arrow reads it, and the types of its columns."""
+    def _open(self) -> Any:
+        """Return the file as Arrow reads it."""
+        self._has_optional_keys = False
         try:
-            file = parquet.ParquetFile(self._source, coerce_int96_timestamp_unit="us")
+            return parquet.ParquetFile(self._source, coerce_int96_timestamp_unit="us")
         except pa.ArrowInvalid as error:
             if _OPTIONAL_KEYS not in str(error):
                 raise
-            self._has_optional_keys = True
-            self._source.seek(self._file_bytes - _END_BYTES)
-            footer = self._read_footer(int.from_bytes(self._source.read(4), "little"))
-            metadata = _decode(with_lists_for_maps(footer))
-            file = parquet.ParquetFile(self._source, metadata=metadata, coerce_int96_timestamp_unit="us")
-            types = SparkTypes(file.schema_arrow, metadata, lambda: footer, has_lists_for_maps=True)
-        else:
-            metadata = file.metadata
-            types = SparkTypes.of(file.schema_arrow, metadata, lambda: self._read_footer(metadata.serialized_size))
-        return file, types
+        self._has_optional_keys = True
+        self._source.seek(self._file_bytes - _END_BYTES)
+        footer = self._read_footer(int.from_bytes(self._source.read(4), "little"))
+        metadata = _decode(with_lists_for_maps(footer))
+        return parquet.ParquetFile(self._source, metadata=metadata, coerce_int96_timestamp_unit="us")
+
+    def _find_types(self, schema: pa.Schema, spark_schema: bytes | None) -> SparkTypes:
+        if self._has_optional_keys:
+            return SparkTypes(schema, self._metadata.schema, spark_schema, self.footer, has_lists_for_maps=True)
+        return SparkTypes.of(schema, self._metadata.schema, spark_schema, self.footer)
 
     @property
     def metadata(self) -> Any:
@@ -142,7 +138,7 @@ class ParquetFile:
         return [group.id for group in fragment.row_groups]
 
     def batches(self, unit: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        file = self._file if self._int96_columns.isdisjoint(columns) else self._file_of_int96
+        file = self._file if self._types.int96_columns.isdisjoint(columns) else self._file_of_int96
         rows = 0
         for batch in file.iter_batches(
             BATCH_ROWS, row_groups=[unit], columns=list(columns), use_threads=not self._is_whole

@@ -106,10 +106,13 @@ def to_instants(array: pa.FixedSizeBinaryArray, type_: pa.TimestampType) -> pa.T
     """
     data = array.buffers()[1]
     times = np.frombuffer(data, _TIME, len(array), array.offset * INT96_BYTES) if len(array) else np.empty(0, _TIME)
-    is_null = array.is_null().to_numpy(zero_copy_only=False)
-    days = np.where(is_null, _EPOCH_DAY, times["day"]).astype(np.int64) - _EPOCH_DAY
-    if len(days) and np.abs(days).max() > _MOST_DAYS:
+    days, nanoseconds = times["day"].astype(np.int64) - _EPOCH_DAY, times["nanoseconds"].astype(np.int64)
+    is_null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    if is_null is not None:
+        days[is_null] = nanoseconds[is_null] = 0
+    if len(days) and max(-int(days.min()), int(days.max())) > _MOST_DAYS:
         raise pa.ArrowInvalid("it has a time of 96 bits before the year -290308 or after 294247")
-    nanoseconds = np.where(is_null, 0, times["nanoseconds"])
-    microseconds = np.sign(nanoseconds) * (np.abs(nanoseconds) // 1000)
-    return pa.array(days * _MICROSECONDS_PER_DAY + microseconds, pa.int64(), mask=is_null).cast(type_)
+    microseconds = nanoseconds // 1000
+    if len(days) and nanoseconds.min() < 0:  # Spark rounds towards zero
+        microseconds += (nanoseconds < 0) & (nanoseconds % 1000 != 0)
+    return pa.array(days * _MICROSECONDS_PER_DAY + microseconds, pa.int64(), mask=is_null).view(type_)

@@ -27,7 +27,7 @@ from engine.readers.columnar.parquet_annotations import (
     find_annotations,
     may_be_annotated,
 )
-from engine.readers.columnar.parquet_spark_schema import KIND, SPARK_SCHEMA, SparkSchema
+from engine.readers.columnar.parquet_spark_schema import KIND, SparkSchema
 from engine.schema import with_type_of_nulls
 from engine.spark_type import DEFAULT_CRS, SparkType, UnreadableType, geography, geometry
 from engine.spark_type import VARIANT as VARIANT_TYPE
@@ -52,17 +52,27 @@ class SparkTypes:
 
     Args:
         schema: The schema as Arrow reads it.
-        metadata: The decoded footer, a ``pyarrow.parquet.FileMetaData``.
+        parquet: The schema of the file, a ``pyarrow.parquet.ParquetSchema``.
+        spark_schema: The schema in the metadata of the file, if there is one.
         read_footer: Returns the footer as it is in the file.
+        has_lists_for_maps: Whether Arrow reads the maps of the file as lists of pairs.
+
+    Attributes:
+        int96_columns: The columns that are, or contain, times of 96 bits.
     """
 
     _last: "ClassVar[SparkTypes | None]" = None
 
     def __init__(
-        self, schema: pa.Schema, metadata: Any, read_footer: Callable[[], bytes], *, has_lists_for_maps: bool = False
+        self,
+        schema: pa.Schema,
+        parquet: Any,
+        spark_schema: bytes | None,
+        read_footer: Callable[[], bytes],
+        *,
+        has_lists_for_maps: bool = False,
     ) -> None:
-        self._offered, self._parquet = schema, metadata.schema
-        self._spark_schema = _spark_schema(metadata)
+        self._offered, self._parquet, self._spark_schema = schema, parquet, spark_schema
         is_annotated = has_lists_for_maps or may_be_annotated(self._parquet)
         annotations = find_annotations(read_footer()) if is_annotated else ()
         columns = _Columns(self._parquet, annotations)
@@ -72,27 +82,26 @@ class SparkTypes:
             fields = [types.convert(field) for field in fields]
         is_same = all(found.equals(field, check_metadata=True) for found, field in zip(fields, schema, strict=True))
         self._fields = None if is_same else fields
+        leaves = (self._parquet.column(number) for number in range(len(self._parquet)))
+        self.int96_columns = frozenset(one.path.partition(".")[0] for one in leaves if one.physical_type == INT96)
 
     @classmethod
-    def of(cls, schema: pa.Schema, metadata: Any, read_footer: Callable[[], bytes]) -> "SparkTypes":
+    def of(
+        cls, schema: pa.Schema, parquet: Any, spark_schema: bytes | None, read_footer: Callable[[], bytes]
+    ) -> "SparkTypes":
         """Return the types of a file. Those of the file before are used again, because most files have the same."""
         last = cls._last
-        if last is None or not last._are_of(schema, metadata):
-            last = cls._last = cls(schema, metadata, read_footer)
+        if last is None or not last._are_of(schema, parquet, spark_schema):
+            last = cls._last = cls(schema, parquet, spark_schema, read_footer)
         return last
 
-    def _are_of(self, schema: pa.Schema, metadata: Any) -> bool:
+    def _are_of(self, schema: pa.Schema, parquet: Any, spark_schema: bytes | None) -> bool:
         is_same = schema.equals(self._offered, check_metadata=self._fields is not None)
-        return bool(is_same and metadata.schema.equals(self._parquet) and _spark_schema(metadata) == self._spark_schema)
+        return bool(is_same and spark_schema == self._spark_schema and parquet.equals(self._parquet))
 
     def apply(self, schema: pa.Schema) -> pa.Schema:
         """Return a schema with these types. If nothing changes, it is the same object."""
         return schema if self._fields is None else pa.schema(self._fields, schema.metadata)
-
-
-def _spark_schema(metadata: Any) -> bytes | None:
-    found: bytes | None = (metadata.metadata or {}).get(SPARK_SCHEMA)
-    return found
 
 
 class _Columns:

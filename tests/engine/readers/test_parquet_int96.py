@@ -29,8 +29,9 @@ def times(*pairs):
     for number, pair in enumerate(pairs):
         if pair is not None:
             stored[number] = (pair[1], pair[0])
-    is_valid = pa.array([pair is not None for pair in pairs])
-    return pa.Array.from_buffers(pa.binary(12), len(pairs), [is_valid.buffers()[1], pa.py_buffer(stored.tobytes())])
+    bits = sum((pair is not None) << number for number, pair in enumerate(pairs))
+    buffers = [pa.py_buffer(bits.to_bytes(8, "little")), pa.py_buffer(stored.tobytes())]
+    return pa.Array.from_buffers(pa.binary(12), len(pairs), buffers)
 
 
 def microseconds(array):

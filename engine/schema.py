@@ -22,12 +22,14 @@ Guarantees:
 2. A schema is immutable. Each change returns a new schema.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Self
 
 import pyarrow as pa
 
 from engine.errors import DuplicateColumnError
+from engine.spark_type import VOID
 
 LATE: pa.DataType = pa.null()
 """The type of a column whose type is not known yet.
@@ -54,17 +56,32 @@ metadata key.
 
 _TYPE_OF_NULLS = b"lodge.nulls"
 
+TYPES_OF_NULLS: Mapping[bytes, pa.DataType] = MappingProxyType(
+    {
+        b"boolean": pa.bool_(),
+        b"int": pa.int32(),
+        b"bigint": pa.int64(),
+        b"float": pa.float32(),
+        b"double": pa.float64(),
+        b"binary": pa.binary(),
+        b"void": VOID,
+    }
+)
+"""The types that a column of nulls can get, by their names in its metadata."""
+
 
 def with_type_of_nulls(field: pa.Field, type_: pa.DataType) -> pa.Field:
-    """Return a LATE column that gets a type if no file determines another one."""
-    encoded = pa.schema([pa.field("", type_)]).serialize().to_pybytes()
-    return field.with_metadata({**(field.metadata or {}), _TYPE_OF_NULLS: encoded})
+    """Return a LATE column that gets a type if no file determines another one.
+
+    The type is one of ``TYPES_OF_NULLS``.
+    """
+    name = next(name for name, known in TYPES_OF_NULLS.items() if known.equals(type_))
+    return field.with_metadata({**(field.metadata or {}), _TYPE_OF_NULLS: name})
 
 
 def type_of_nulls(field: pa.Field) -> pa.DataType | None:
     """Return the type that a LATE column gets if no file determines another one. None if a file does not say so."""
-    encoded = (field.metadata or {}).get(_TYPE_OF_NULLS)
-    return None if encoded is None else pa.ipc.read_schema(pa.py_buffer(encoded)).field(0).type
+    return TYPES_OF_NULLS.get((field.metadata or {}).get(_TYPE_OF_NULLS, b""))
 
 
 def is_late(field: pa.Field) -> bool:

@@ -58,12 +58,19 @@ def to_spark_schema(schema: TupleSchema) -> StructType:
     for field in schema:
         if not has_spark_type(field.type):
             raise NoSparkTypeError(field.name, field.type)
-    found = from_arrow_schema(pa.schema([field.with_type(_to_arrow_of_spark(field.type)) for field in schema]))
+    found = from_arrow_schema(pa.schema([_to_arrow_field(field) for field in schema]))
     restored = [_restore(one.dataType, field.type) for one, field in zip(found.fields, schema, strict=True)]
     types = [make_nullable(type_) for type_ in restored]
     return StructType(
         [StructField(one.name, type_, True, one.metadata) for one, type_ in zip(found.fields, types, strict=True)]
     )
+
+
+def _to_arrow_field(field: pa.Field) -> pa.Field:
+    try:
+        return field.with_type(_to_arrow_of_spark(field.type))
+    except ImportError:  # this version of Spark does not have the type
+        raise NoSparkTypeError(field.name, field.type) from None
 
 
 def has_spark_type(type_: pa.DataType) -> bool:

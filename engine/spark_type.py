@@ -50,6 +50,14 @@ class SparkType(pa.ExtensionType):  # type: ignore[misc]
     def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Self:
         return cls(serialized.decode(), storage_type)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SparkType):
+            return False
+        return self.name == other.name and bool(self.storage_type.equals(other.storage_type))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # Arrow's own comparison ignores the name
+
     def __hash__(self) -> int:
         return hash((self.name, self.storage_type))
 
@@ -73,12 +81,20 @@ class UnreadableType(pa.ExtensionType):  # type: ignore[misc]
         return f"{self.name} of {self.kind}"
 
     def __arrow_ext_serialize__(self) -> bytes:
-        return json.dumps([self.kind, self.name]).encode()
+        return f"{self.kind}\n{self.name}".encode()
 
     @classmethod
     def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Self:
-        kind, name = json.loads(serialized)
+        kind, _, name = serialized.decode().partition("\n")
         return cls(kind, name, storage_type)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, UnreadableType) or (self.kind, self.name) != (other.kind, other.name):
+            return False
+        return bool(self.storage_type.equals(other.storage_type))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # Arrow's own comparison ignores the name
 
     def __hash__(self) -> int:
         return hash((self.kind, self.name, self.storage_type))

@@ -15,7 +15,7 @@ Source: [parquet-variant].
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,12 +23,16 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from engine.arrow_types import is_any_list, is_bytes, is_text
+from engine.schema import MAX_DECIMAL_DIGITS
 from engine.spark_type import VARIANT
 from engine.type_names import type_name
 
 METADATA: Final = "metadata"
 VALUE: Final = "value"
 TYPED: Final = "typed_value"
+
+_UUID_STORAGE: Final = pa.binary(16)
+"""How Arrow reads UUIDs, which Spark's variants do not have."""
 
 _PRIMITIVE, _SHORT_STRING, _OBJECT, _ARRAY = range(4)
 _TRUE, _FALSE, _DATE, _TIMESTAMP, _TIMESTAMP_NTZ, _BINARY, _STRING, _FLOAT, _DOUBLE = 1, 2, 11, 12, 13, 15, 16, 14, 7
@@ -43,7 +47,8 @@ _FIXED_BYTES: Final = {
 """The size of the values of a primitive type in bytes, without those that have a length of their own."""
 
 _MAX_SHORT_STRING: Final = 63
-_MAX_DEPTH: Final = 500
+_MAX_DEPTH: Final = 300
+_EXACT: Final = Context(prec=MAX_DECIMAL_DIGITS * 2)
 
 Keys = dict[str, int]
 """The names in the result, and their numbers."""
@@ -121,12 +126,23 @@ class _Names:
         self._data, self._width = metadata, (header >> 6) + 1
         self._count = self._number(0)
         self._start = 1 + self._width * (self._count + 2)
+        self._known: dict[int, str] = {}
+        self._remaining = len(metadata)
 
     def __getitem__(self, number: int) -> str:
+        """Return a name. All names together are not longer than the metadata, so no part belongs to two of them."""
+        if number not in self._known:
+            name = self._read(number)
+            self._remaining -= len(name)
+            _require(self._remaining >= 0)
+            self._known[number] = name.decode()
+        return self._known[number]
+
+    def _read(self, number: int) -> bytes:
         _require(0 <= number < self._count)
         first, end = (self._start + self._number(number + 1 + step) for step in (0, 1))
         _require(first <= end <= len(self._data))
-        return self._data[first:end].decode()
+        return self._data[first:end]
 
     def _number(self, position: int) -> int:
         return _read_number(self._data, 1 + position * self._width, self._width)
@@ -244,7 +260,7 @@ class _Recoded:
         self._remaining = len(data)
 
     def value(self, start: int, depth: int) -> bytes:
-        """Return the value at a position. There are not more values than bytes, so none is in two places."""
+        """Return the value at a position. All values are not longer than the data, so no part belongs to two."""
         self._remaining -= 1
         _require(depth < _MAX_DEPTH and start < len(self._data) and self._remaining >= 0)
         header = self._data[start]
@@ -259,7 +275,8 @@ class _Recoded:
             _, offsets = self._elements(start, has_ids=False)
             return _encode_array([self.value(offset, depth + 1) for offset in offsets])
         size = 1 + (header >> 2) if kind == _SHORT_STRING else self._primitive_bytes(start, header >> 2)
-        _require(start + size <= len(self._data))
+        self._remaining -= size - 1
+        _require(start + size <= len(self._data) and self._remaining >= 0)
         return self._data[start : start + size]
 
     def members(self, start: int) -> Iterator[tuple[str, int]]:
@@ -386,7 +403,7 @@ def _encode_integer(value: int) -> bytes:
 
 
 def _encode_decimal(value: Decimal, scale: int) -> bytes:
-    unscaled = int(value.scaleb(scale))
+    unscaled = int(value.scaleb(scale, _EXACT))
     digits = max(len(str(abs(unscaled))), scale)
     type_, width, _ = next((one for one in _DECIMALS if digits <= one[2]), _DECIMALS[-1])
     return _header(type_) + bytes([scale]) + unscaled.to_bytes(width, "little", signed=True)
@@ -410,5 +427,5 @@ _ENCODERS: Final[Sequence[tuple[Callable[[pa.DataType], bool], Callable[[Any], b
     (pt.is_float64, _encode_fixed(_DOUBLE, "<d")),
     (pt.is_date, _encode_fixed(_DATE, "<i")),
     (is_text, _encode_text),
-    (is_bytes, _encode_bytes),
+    (lambda type_: is_bytes(type_) and type_ != _UUID_STORAGE, _encode_bytes),
 )

@@ -13,6 +13,7 @@ from pyarrow import ipc
 
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.text_stream import ArrowFileAdapter
+from engine.spark_type import contains_spark_type
 from engine.suffixes import SUFFIXES
 
 _FILE_MAGIC = b"ARROW1"
@@ -34,6 +35,8 @@ class IpcFile:
         self._is_stream = magic != _FILE_MAGIC
         self._reader = self._open()
         self.schema: pa.Schema = self._reader.schema
+        if any(contains_spark_type(type_) for type_ in self.schema.types):
+            raise pa.ArrowInvalid("it has an extension type that only Lodge uses")
 
     @property
     def unit_count(self) -> int:

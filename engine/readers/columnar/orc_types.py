@@ -31,6 +31,9 @@ from engine.spark_type import UnreadableType
 
 KIND: Final = "ORC"
 
+_PADDED_BYTES: Final = 2**28
+_BYTES_PER_CHARACTER: Final = 4
+
 _ATTRIBUTE: Final = b"spark.sql.catalyst.type"
 _SAME: Final = re.compile(rb"string( collate .*)?|(var)?char\(\d+\)|timestamp|binary")
 _DAY_TIME: Final = re.compile(rb"interval (day|hour|minute|second)( to (hour|minute|second))?")
@@ -73,7 +76,11 @@ def pad_chars(batch: pa.RecordBatch, chars: Mapping[str, Sequence[int]]) -> pa.R
 
 def _pad(lengths: Iterator[int], text: pa.Array) -> pa.Array:
     length = next(lengths)
-    return pc.utf8_rpad(text, length) if length else text
+    if not length:
+        return text
+    rows = max(_PADDED_BYTES // (_BYTES_PER_CHARACTER * length), 1)  # Arrow reserves as much as there can be
+    parts = [pc.utf8_rpad(text.slice(first, rows), length) for first in range(0, len(text), rows)]
+    return pa.concat_arrays(parts) if parts else text
 
 
 def _text_lengths(type_: pa.DataType, types: Iterator[OrcColumn]) -> Iterator[int]:

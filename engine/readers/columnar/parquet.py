@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.parquet_annotations import with_lists_for_maps
 from engine.readers.columnar.parquet_int96 import with_bytes_for_int96
 from engine.readers.columnar.parquet_spark_schema import KIND, SPARK_SCHEMA
-from engine.readers.columnar.parquet_types import INT96, SparkTypes
+from engine.readers.columnar.parquet_types import SparkTypes
 from engine.readers.columnar.rebase_modes import EXCEPTION, LEGACY, RebaseModes
 from engine.readers.columnar.spark_parquet import SparkColumns
 from engine.readers.columnar.type_mapping import to_schema
@@ -56,7 +56,7 @@ class ParquetFile:
         self._has_other_types = self.schema is not schema
         modes = options if isinstance(options, RebaseModes) else RebaseModes()
         self.modes = modes_of_file(written, modes)
-        self._calendar = _Calendar.of(self._metadata.schema, self.modes)
+        self._calendar = _Calendar.of(self._types, self.modes)
         self._opened = footer
 
     @cached_property
@@ -67,7 +67,7 @@ class ParquetFile:
     @cached_property
     def _file_of_int96(self) -> Any:
         """The file for the values of all columns. Times of 96 bits are bytes."""
-        return self._open_values(_decode(with_bytes_for_int96(self._footer_of_metadata())))
+        return self._open_values(_decode_with_bytes(self._footer_of_metadata()))
 
     def _open_values(self, metadata: Any) -> Any:
         is_small = max(self.unit_bytes(), default=0) <= _READ_AHEAD_BYTES
@@ -76,6 +76,7 @@ class ParquetFile:
             metadata=metadata,
             pre_buffer=is_small and not self._is_whole,
             buffer_size=0 if is_small else _BUFFER_BYTES,
+            coerce_int96_timestamp_unit="us",
         )
 
     def _footer_of_metadata(self) -> bytes:
@@ -156,6 +157,12 @@ def _decode(footer: bytes) -> Any:
     return parquet.read_metadata(pa.BufferReader(_MAGIC + footer + end))
 
 
+@lru_cache(maxsize=2)
+def _decode_with_bytes(footer: bytes) -> Any:
+    """Return a decoded footer in which times of 96 bits are bytes. A worker reads several parts of a file."""
+    return _decode(with_bytes_for_int96(footer))
+
+
 @dataclass(frozen=True, slots=True)
 class _Calendar:
     """The dates and times of a file that are, or could be, of the Julian calendar.
@@ -171,15 +178,9 @@ class _Calendar:
     int96: frozenset[str]
 
     @classmethod
-    def of(cls, schema: Any, modes: RebaseModes) -> Self | None:
+    def of(cls, types: SparkTypes, modes: RebaseModes) -> Self | None:
         """Return the dates and times of a file. None if none can be of the Julian calendar."""
-        if modes == RebaseModes():
-            return None
-        leaves = [schema.column(number) for number in range(len(schema))]
-        columns = {is_int96: set[str]() for is_int96 in (True, False)}
-        for leaf in leaves:
-            columns[leaf.physical_type == INT96].add(leaf.path.partition(".")[0])
-        return cls(modes, frozenset(columns[False]), frozenset(columns[True]))
+        return None if modes == RebaseModes() else cls(modes, types.other_columns, types.int96_columns)
 
     def to_proleptic(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Convert the dates of a batch, and check the times.

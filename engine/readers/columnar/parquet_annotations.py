@@ -32,7 +32,7 @@ _CHILDREN, _CONVERTED, _LOGICAL = 5, 6, 10
 _CRS, _ALGORITHM = 1, 2
 _SPHERICAL = 0
 _INTERVAL_BYTES = 12
-_MAX_DEPTH = 64
+_MAX_DEPTH = 128
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,11 @@ until version 22, and those of the Julian day 0. Therefore the column is read as
 Source: [parquet-format]; [spark-data-source], ``ParquetRowConverter.binaryToSQLTimestamp``.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from engine.readers.columnar.thrift_compact import CompactReader
@@ -28,7 +30,8 @@ _ONE_FIELD: Final = 1 << 4
 _FIXED_LENGTH_BYTES: Final = 7 << 1
 _EPOCH_DAY: Final = 2_440_588
 _MICROSECONDS_PER_DAY: Final = 86_400 * 10**6
-_MOST_DAYS: Final = 2**63 // _MICROSECONDS_PER_DAY - 1
+Numbers = npt.NDArray[np.int64]
+
 _TIME: Final = np.dtype([("nanoseconds", "<i8"), ("day", "<i4")])
 
 
@@ -94,6 +97,11 @@ def _change_row_group(reader: CompactReader, changes: dict[int, bytes]) -> None:
                         changes[start] = bytes([_FIXED_LENGTH_BYTES])
 
 
+def _sum_of(days: Numbers, microseconds: Numbers, choose: Callable[[Numbers], int]) -> int:
+    """Return a bound of all times in microseconds, as a number of any size."""
+    return int(choose(days)) * _MICROSECONDS_PER_DAY + int(choose(microseconds))
+
+
 def to_instants(array: pa.FixedSizeBinaryArray, type_: pa.TimestampType) -> pa.TimestampArray:
     """Convert times of 96 bits.
 
@@ -110,9 +118,9 @@ def to_instants(array: pa.FixedSizeBinaryArray, type_: pa.TimestampType) -> pa.T
     is_null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
     if is_null is not None:
         days[is_null] = nanoseconds[is_null] = 0
-    if len(days) and max(-int(days.min()), int(days.max())) > _MOST_DAYS:
-        raise pa.ArrowInvalid("it has a time of 96 bits before the year -290308 or after 294247")
     microseconds = nanoseconds // 1000
     if len(days) and nanoseconds.min() < 0:  # Spark rounds towards zero
         microseconds += (nanoseconds < 0) & (nanoseconds % 1000 != 0)
+    if len(days) and max(abs(_sum_of(days, microseconds, np.min)), abs(_sum_of(days, microseconds, np.max))) >= 2**63:
+        raise pa.ArrowInvalid("it has a time of 96 bits before the year -290308 or after 294247")
     return pa.array(days * _MICROSECONDS_PER_DAY + microseconds, pa.int64(), mask=is_null).view(type_)

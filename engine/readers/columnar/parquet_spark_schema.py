@@ -16,7 +16,7 @@ Source: [spark-data-source], ``ParquetFileFormat.readSchemaFromFooter``.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
 import pyarrow as pa
@@ -30,6 +30,7 @@ from engine.variants import is_variant
 KIND: Final = "Parquet"
 SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 
+_MALFORMED: Final = (ValueError, RecursionError, TypeError, KeyError, AttributeError)
 _COLLATIONS: Final = "__COLLATIONS"
 _HAS_TYPES: Final = re.compile(rb'"(variant|udt|void|interval [^"]*|' + _COLLATIONS.encode() + rb')"')
 _DAY_TIME: Final = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second))?")
@@ -49,12 +50,15 @@ class SparkSchema:
             return None
         try:
             return cls(_members(json.loads(text)))
-        except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        except _MALFORMED:
             return None  # Spark also reads the types of the file
 
-    def convert(self, column: pa.Field) -> pa.Field:
-        """Return a column with its type in Spark."""
-        return self._convert_member(column, self._columns.get(column.name))
+    def convert(self, columns: Sequence[pa.Field]) -> Sequence[pa.Field]:
+        """Return columns with their types in Spark. If the schema is not well-formed, return them unchanged."""
+        try:
+            return [self._convert_member(column, self._columns.get(column.name)) for column in columns]
+        except _MALFORMED:
+            return columns
 
     def _convert_member(self, field: pa.Field, described: Mapping[str, Any] | None) -> pa.Field:
         """Return a column, or a member of a struct, which has the collations of everything in it."""
@@ -71,7 +75,8 @@ class SparkSchema:
         if type_ == "void":
             return with_type_of_nulls(field.with_type(pa.null()), VOID)
         if type_ == "string" and path in collations and pt.is_string(field.type):
-            return field.with_type(collated(collations[path].rpartition(".")[2]))
+            name = collations[path].rpartition(".")[2]
+            return field.with_type(collated(name) if name.isidentifier() else UnreadableType(KIND, name, field.type))
         if isinstance(type_, str) and _YEAR_MONTH.fullmatch(type_):
             return field.with_type(UnreadableType(KIND, type_, field.type))
         is_duration = isinstance(type_, str) and pt.is_int64(field.type) and _DAY_TIME.fullmatch(type_)

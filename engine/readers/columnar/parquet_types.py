@@ -59,6 +59,7 @@ class SparkTypes:
 
     Attributes:
         int96_columns: The columns that are, or contain, times of 96 bits.
+        other_columns: The columns that are, or contain, anything else.
     """
 
     _last: "ClassVar[SparkTypes | None]" = None
@@ -74,16 +75,16 @@ class SparkTypes:
     ) -> None:
         self._offered, self._parquet, self._spark_schema = schema, parquet, spark_schema
         is_annotated = has_lists_for_maps or may_be_annotated(self._parquet)
-        annotations = find_annotations(read_footer()) if is_annotated else ()
-        columns = _Columns(self._parquet, annotations)
+        self._annotations = find_annotations(read_footer()) if is_annotated else None
+        columns = _Columns(self._parquet, self._annotations or ())
         types = SparkSchema.parse(self._spark_schema)
-        fields = [columns.convert(field) for field in schema]
+        fields = [columns.convert_column(field) for field in schema]
         if types is not None:
-            fields = [types.convert(field) for field in fields]
+            fields = list(types.convert(fields))
         is_same = all(found.equals(field, check_metadata=True) for found, field in zip(fields, schema, strict=True))
         self._fields = None if is_same else fields
-        leaves = (self._parquet.column(number) for number in range(len(self._parquet)))
-        self.int96_columns = frozenset(one.path.partition(".")[0] for one in leaves if one.physical_type == INT96)
+        self.int96_columns = frozenset(columns.of_int96)
+        self.other_columns = frozenset(columns.of_others)
 
     @classmethod
     def of(
@@ -91,13 +92,17 @@ class SparkTypes:
     ) -> "SparkTypes":
         """Return the types of a file. Those of the file before are used again, because most files have the same."""
         last = cls._last
-        if last is None or not last._are_of(schema, parquet, spark_schema):
+        if last is None or not last._are_of(schema, parquet, spark_schema, read_footer):
             last = cls._last = cls(schema, parquet, spark_schema, read_footer)
         return last
 
-    def _are_of(self, schema: pa.Schema, parquet: Any, spark_schema: bytes | None) -> bool:
+    def _are_of(
+        self, schema: pa.Schema, parquet: Any, spark_schema: bytes | None, read_footer: Callable[[], bytes]
+    ) -> bool:
         is_same = schema.equals(self._offered, check_metadata=self._fields is not None)
-        return bool(is_same and spark_schema == self._spark_schema and parquet.equals(self._parquet))
+        if not (is_same and spark_schema == self._spark_schema and parquet.equals(self._parquet)):
+            return False
+        return self._annotations is None or find_annotations(read_footer()) == self._annotations
 
     def apply(self, schema: pa.Schema) -> pa.Schema:
         """Return a schema with these types. If nothing changes, it is the same object."""
@@ -105,12 +110,28 @@ class SparkTypes:
 
 
 class _Columns:
-    """Converts the columns of a file, in their order, by the types and annotations of their leaves."""
+    """Converts the columns of a file, in their order, by the types and annotations of their leaves.
+
+    Attributes:
+        of_int96: The columns that are, or contain, times of 96 bits.
+        of_others: The columns that are, or contain, anything else.
+    """
 
     def __init__(self, parquet: Any, annotations: Sequence[Annotation]) -> None:
         self._leaves = [parquet.column(number) for number in range(len(parquet))]
         self._annotations = {(one.first, one.end): one for one in annotations}
         self._next = 0
+        self.of_int96: list[str] = []
+        self.of_others: list[str] = []
+
+    def convert_column(self, column: pa.Field) -> pa.Field:
+        """Return a column with its type in a scan."""
+        first = self._next
+        found = self.convert(column)
+        is_int96 = [leaf.physical_type == INT96 for leaf in self._leaves[first : self._next]]
+        self.of_int96 += [column.name] * any(is_int96)
+        self.of_others += [column.name] * (not all(is_int96))
+        return found
 
     def convert(self, field: pa.Field) -> pa.Field:
         """Return a field with its type in a scan."""

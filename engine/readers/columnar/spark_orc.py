@@ -33,13 +33,16 @@ def mark_columns(schema: TupleSchema, tail: OrcTail) -> TupleSchema:
     """
     columns = {column.name: column for column in tail.columns()}
     if all(name.startswith(_NAME_OF_HIVE) for name in columns):
-        return schema
+        return TupleSchema(one.remove_metadata() for one in schema)
 
     def is_plain(name: str, attributes: Mapping[bytes, bytes]) -> bool:
         column = columns.get(name)
         return column is not None and _is_plain(column, attributes, tail)
 
-    return TupleSchema(mark(one, FORMAT) if is_plain(one.name, one.metadata or {}) else one for one in schema)
+    # Attributes of the file are metadata of its columns, so they could look like a mark.
+    return TupleSchema(
+        mark(one, FORMAT) if is_plain(one.name, one.metadata or {}) else one.remove_metadata() for one in schema
+    )
 
 
 def _is_plain(column: OrcColumn, attributes: Mapping[bytes, bytes], tail: OrcTail) -> bool:

@@ -31,6 +31,7 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.connect.session import SparkSession
 
@@ -140,6 +141,10 @@ class SparkReader:
             return plain_columns(frame.toArrow(), types)
         except PySparkException as error:
             return Refused(f"{error.getCondition()}: {str(error).partition('JVM stacktrace')[0].strip()[:300]}")
+        except (
+            pa.ArrowException
+        ) as error:  # the client cannot represent the values, for example geometries that are null
+            return Refused(f"client: {error}")
 
     def close(self) -> None:
         """End the session."""

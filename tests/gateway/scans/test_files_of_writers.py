@@ -17,7 +17,6 @@ import pyarrow.orc
 import pyarrow.parquet
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.conversion import ArrowTableToRowsConversion
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
@@ -119,13 +118,6 @@ def files(lodge):
         os.utime(path, (1e9, 1e9))  # the gateway does not trust recent files
         by_writer.setdefault(writer_of(source), []).append(path)
     return by_writer
-
-
-@pytest.fixture(scope="module")
-def direct(spark_server):
-    session = SparkSession.builder.remote(spark_server).create()
-    yield session
-    session.client.close()
 
 
 def only(read):

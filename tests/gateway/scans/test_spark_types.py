@@ -6,7 +6,6 @@ import random
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.ml.linalg import Matrices, Vectors
-from pyspark.sql.connect.session import SparkSession
 
 pytestmark = pytest.mark.slow
 
@@ -39,14 +38,6 @@ def lodge(start_lodge, spark_server):
     gateway = start_lodge(backend=spark_server)
     yield gateway
     gateway.stop()
-
-
-@pytest.fixture(scope="module")
-def direct(spark_server):
-    """A session of Spark, without Lodge."""
-    session = SparkSession.builder.remote(spark_server).create()
-    yield session
-    session.client.close()
 
 
 @pytest.fixture

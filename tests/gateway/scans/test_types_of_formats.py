@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc, parquet
 from pyspark.errors import PySparkException
-from pyspark.sql.connect.session import SparkSession
 
 from engine.file_scan.file_scan import FileScan
 from engine.file_scan.schema_discovery import examine_file
@@ -120,14 +119,6 @@ def lodge(start_lodge, spark_server):
     gateway = start_lodge(backend=spark_server)
     yield gateway
     gateway.stop()
-
-
-@pytest.fixture(scope="module")
-def direct(spark_server):
-    session = SparkSession.builder.remote(spark_server).create()
-    session.conf.set("spark.sql.session.timeZone", "UTC")
-    yield session
-    session.client.close()
 
 
 def nested(type_, value):

@@ -210,8 +210,6 @@ def test_settings_do_not_change_result(restored_spark, folder, value):
         "sources.validatePartitionColumns",
     ):
         restored_spark.conf.set(f"spark.sql.{setting}", value)
-    for setting in ("datetimeRebaseModeInRead", "int96RebaseModeInRead"):
-        restored_spark.conf.set(f"spark.sql.parquet.{setting}", "LEGACY" if value == "true" else "EXCEPTION")
     restored_spark.conf.set("orc.force.positional.evolution", value)
     restored_spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     assert assert_all_same(restored_spark, folder, ["select * from {}"], ["/parquet"]) == {"spark"}

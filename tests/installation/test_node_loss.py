@@ -43,14 +43,14 @@ def create_session(installation: Installation, machine: Machine) -> SparkSession
 def move_leader(installation: Installation, machine: Machine) -> None:
     """Let the reaper on a node be the one that acts: another one that acts hands over when it stops."""
 
-    def node_of_leader() -> str | None:
+    def is_on_node() -> bool:
         leader = installation.leader()
-        return leader.spec.node_name if leader else None
+        if leader is not None and leader.spec.node_name != machine.name:
+            # the pod in its place can take over too, and then has to stop as well
+            installation.kubectl("delete", "pod", "--ignore-not-found", leader.metadata.name)
+        return leader is not None and leader.spec.node_name == machine.name
 
-    wait_until(lambda: node_of_leader() is not None, "a reaper acts", SECONDS)
-    if node_of_leader() != machine.name:
-        installation.kubectl("delete", "pod", installation.leader().metadata.name)
-    wait_until(lambda: node_of_leader() == machine.name, "the leader is on the node", SECONDS)
+    wait_until(is_on_node, "the leader is on the node", SECONDS)
     installation.wait_until_ready()
 
 

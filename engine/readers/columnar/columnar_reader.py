@@ -80,10 +80,10 @@ class ColumnarReader:
             negotiator.table_schema(schema, is_complete=True)
             self._conditions = _conditions(columns.schema, negotiator)
         if not negotiator.is_projection_empty:
-            self._wanted = [one for one in schema.names if negotiator.is_projected(one)]
-        for column in schema:
-            if column.name in self._wanted:
+            wanted = [column for column in schema if negotiator.is_projected(column.name)]
+            for column in wanted:
                 check_readable(column, self._file.context)
+            self._wanted = [column.name for column in wanted]
         self._loader = negotiator.build()
         self._start(columns)
         return True

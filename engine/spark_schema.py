@@ -4,7 +4,6 @@ The types of Spark that Arrow does not have (:mod:`engine.spark_type`) become wh
 every depth.
 """
 
-import json
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 from engine.arrow_types import inner_fields, is_any_list, with_inner_fields
 from engine.errors import ColumnError
 from engine.schema import MAX_DECIMAL_DIGITS, TupleSchema
-from engine.spark_type import USER_DEFINED, VARIANT, SparkType, contains_spark_type, to_udt_json
+from engine.spark_type import USER_DEFINED, VARIANT, VOID, SparkType, contains_spark_type, describe_user_defined
 from engine.type_names import type_name
 
 
@@ -121,7 +120,7 @@ def to_spark_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _to_spark_type(type_: SparkType) -> DataType:
     if type_.name in USER_DEFINED:
-        return _StoredUserDefined(json.loads(to_udt_json(type_)))
+        return _StoredUserDefined(describe_user_defined(type_))
     if type_.is_text:
         return StringType(type_.name.rpartition(" ")[2])
     name, _, srid = type_.name.rstrip(")").partition("(")
@@ -179,8 +178,8 @@ def _find_spark_type(spark: DataType) -> SparkType | None:
     name = spark.simpleString()
     if name == VARIANT.name:
         return VARIANT
-    if name == "void":
-        return SparkType(name, pa.null())
+    if name == VOID.name:
+        return VOID
     return SparkType(name, pa.binary()) if name.startswith(("geometry(", "geography(")) else None
 
 

@@ -14,8 +14,7 @@ neither looks into them nor compares them. :mod:`engine.spark_schema` converts t
 Source: [spark-data-source], [parquet-variant].
 """
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Self
 
 import pyarrow as pa
@@ -102,10 +101,21 @@ class UnreadableType(pa.ExtensionType):  # type: ignore[misc]
 
 def find_unreadable(type_: pa.DataType) -> UnreadableType | None:
     """Return the first type in a type that cannot be read. None if there is none."""
-    if isinstance(type_, UnreadableType) or not pa.types.is_nested(type_):
-        return type_ if isinstance(type_, UnreadableType) else None
-    inner = (find_unreadable(type_.field(at).type) for at in range(type_.num_fields))
-    return next((one for one in inner if one is not None), None)
+    return next((one for one in _find_types(type_) if isinstance(one, UnreadableType)), None)
+
+
+def contains_spark_type(type_: pa.DataType) -> bool:
+    """Return whether a type is, or contains, a type of Spark, or one that cannot be read."""
+    return next(_find_types(type_), None) is not None
+
+
+def _find_types(type_: pa.DataType) -> Iterator[SparkType | UnreadableType]:
+    """Yield the types of this module in a type, in their order."""
+    if isinstance(type_, SparkType | UnreadableType):
+        yield type_
+    elif pa.types.is_nested(type_):
+        for number in range(type_.num_fields):
+            yield from _find_types(type_.field(number).type)
 
 
 VARIANT: Final = SparkType(
@@ -181,19 +191,10 @@ def user_defined(type_: Mapping[str, Any]) -> SparkType | None:
     return USER_DEFINED.get(str(type_.get("class")))
 
 
-def to_udt_json(type_: SparkType) -> str:
+def describe_user_defined(type_: SparkType) -> dict[str, Any]:
     """Return the description of a user-defined type in Spark's JSON."""
     package, _, name = type_.name.removeprefix("org.apache.spark.").rpartition(".")
-    return json.dumps({"type": "udt", "class": type_.name, "pyClass": f"pyspark.{package}.{name}", "sqlType": {}})
-
-
-def contains_spark_type(type_: pa.DataType) -> bool:
-    """Return whether a type is, or contains, a type of Spark."""
-    if isinstance(type_, SparkType | UnreadableType):
-        return True
-    return pa.types.is_nested(type_) and any(
-        contains_spark_type(type_.field(at).type) for at in range(type_.num_fields)
-    )
+    return {"type": "udt", "class": type_.name, "pyClass": f"pyspark.{package}.{name}", "sqlType": {}}
 
 
 pa.register_extension_type(VOID)

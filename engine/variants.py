@@ -74,8 +74,7 @@ def to_variants(array: pa.StructArray) -> pa.ExtensionArray:
     Raises:
         ArrowInvalid: If a variant is not well-formed.
     """
-    names = [array.type.field(number).name for number in range(array.type.num_fields)]
-    members = dict(zip(names, array.flatten(), strict=True))
+    members = _members(array)
     is_valid = array.is_valid()
     values: pa.Array
     if TYPED in members:

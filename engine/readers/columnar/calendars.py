@@ -22,7 +22,7 @@ Sources: [spark-data-source], ``DataSourceUtils.datetimeRebaseSpec`` and ``Rebas
 ``CalendarKind``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
@@ -86,7 +86,7 @@ def rebase_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
-def refuse_old(array: pa.Array, setting: str) -> None:
+def refuse_unknown_calendar(array: pa.Array, setting: str) -> None:
     """Check that no date in an array is before 1582-10-15, and no timestamp before 1900, also no nested one.
 
     Args:
@@ -96,20 +96,12 @@ def refuse_old(array: pa.Array, setting: str) -> None:
     Raises:
         ArrowInvalid: If there is one.
     """
-
-    def check(values: pa.Array) -> pa.Array:
-        earliest = pc.min(values.cast(pa.int32() if pt.is_date(values.type) else pa.int64()))
-        first = _FIRST_GREGORIAN_DAY
-        if pt.is_timestamp(values.type):
-            first = _SECONDS_OF_1900 * _UNITS_PER_SECOND[values.type.unit]
-        if earliest.is_valid and earliest.as_py() < first:
-            raise pa.ArrowInvalid(
-                "it has dates before 1582-10-15 or times before 1900, and does not say in which calendar; set "
-                f"{setting} to CORRECTED, or to LEGACY if it was written with the Julian calendar"
-            )
-        return values
-
-    convert_leaves(array, lambda type_: pt.is_date32(type_) or pt.is_timestamp(type_), check)
+    _refuse_old(
+        array,
+        lambda type_: pt.is_date32(type_) or pt.is_timestamp(type_),
+        "it has dates before 1582-10-15 or times before 1900, and does not say in which calendar; set "
+        f"{setting} to CORRECTED, or to LEGACY if it was written with the Julian calendar",
+    )
 
 
 def refuse_old_times(array: pa.Array) -> None:
@@ -118,7 +110,12 @@ def refuse_old_times(array: pa.Array) -> None:
     Raises:
         ArrowInvalid: If there is one.
     """
-    convert_leaves(array, pt.is_timestamp, _refuse_old)
+    _refuse_old(
+        array,
+        pt.is_timestamp,
+        "it has times before 1900 of the Julian calendar, which an old version of Spark wrote; read the file with "
+        "spark.read.parquet, or write it with a newer version",
+    )
 
 
 def _rebase(array: pa.Array) -> pa.Array:
@@ -131,11 +128,15 @@ def _rebase(array: pa.Array) -> pa.Array:
     return rebased.cast(pa.date32())
 
 
-def _refuse_old(array: pa.Array) -> pa.Array:
-    earliest = pc.min(array.cast(pa.int64()))
-    if earliest.is_valid and earliest.as_py() < _SECONDS_OF_1900 * _UNITS_PER_SECOND[array.type.unit]:
-        raise pa.ArrowInvalid(
-            "it has times before 1900 of the Julian calendar, which an old version of Spark wrote; read the file with "
-            "spark.read.parquet, or write it with a newer version"
-        )
-    return array
+def _refuse_old(array: pa.Array, is_checked: Callable[[pa.DataType], bool], problem: str) -> None:
+    def check(values: pa.Array) -> pa.Array:
+        if pt.is_timestamp(values.type):
+            numbers, first = values.cast(pa.int64()), _SECONDS_OF_1900 * _UNITS_PER_SECOND[values.type.unit]
+        else:
+            numbers, first = values.cast(pa.int32()), _FIRST_GREGORIAN_DAY
+        earliest = pc.min(numbers)
+        if earliest.is_valid and earliest.as_py() < first:
+            raise pa.ArrowInvalid(problem)
+        return values
+
+    convert_leaves(array, is_checked, check)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from engine.readers.columnar.calendars import modes_of_file, rebase_batch, refuse_old, refuse_old_times
+from engine.readers.columnar.calendars import modes_of_file, rebase_batch, refuse_old_times, refuse_unknown_calendar
 from engine.readers.columnar.columnar_file import BATCH_ROWS
 from engine.readers.columnar.format import ColumnarFormat
 from engine.readers.columnar.parquet_annotations import with_lists_for_maps
@@ -196,7 +196,7 @@ class _Calendar:
                 if mode == LEGACY:
                     refuse_old_times(batch.column(name))
                 elif mode == EXCEPTION:
-                    refuse_old(batch.column(name), setting)
+                    refuse_unknown_calendar(batch.column(name), setting)
         return rebase_batch(batch) if self.modes.datetime == LEGACY else batch
 
 

@@ -23,7 +23,8 @@ INTERVAL: Final = "INTERVAL"
 MAP: Final = "MAP"
 
 _OF_LOGICAL: Final = {2: MAP, 14: UUID, 16: VARIANT, 17: GEOMETRY, 18: GEOGRAPHY}
-_OF_CONVERTED: Final = {1: MAP, 21: INTERVAL}
+_CONVERTED_MAP: Final = 1
+_OF_CONVERTED: Final = {_CONVERTED_MAP: MAP, 21: INTERVAL}
 _LIST: Final = 3
 """The number of ``LIST``, both as a converted and as a logical type."""
 
@@ -113,19 +114,17 @@ def with_lists_for_maps(footer: bytes) -> bytes:
     return bytes(changed)
 
 
-def _find_map(reader: "CompactReader") -> Iterator[tuple[int, int]]:
+def _find_map(reader: CompactReader) -> Iterator[tuple[int, int]]:
     """Read an element of the schema. Yield the positions of its annotation as a map, and the bytes of a list there."""
     for number, kind in reader.fields():
         start = reader.position
-        if number == _CONVERTED and _OF_CONVERTED.get(int(str(reader.value(kind)))) == MAP:
-            yield start, _LIST << 1
-        elif number == _LOGICAL:
+        if number == _LOGICAL:
             for inner, inner_kind in reader.fields():
                 if _OF_LOGICAL.get(inner) == MAP:
                     yield reader.position - 1, _LIST << 4 | inner_kind
                 reader.value(inner_kind)
-        elif number != _CONVERTED:
-            reader.value(kind)
+        elif reader.value(kind) == _CONVERTED_MAP and number == _CONVERTED:
+            yield start, _LIST << 1
 
 
 def _add(
